@@ -169,7 +169,7 @@ def test_a_request_without_a_terminal_says_how_to_answer_it_from_elsewhere(place
     with (
         FakeDaemon(places.runtime, play),
         subprocess.Popen(
-            [*TILLER, "exec", "x"],
+            [*TILLER, "exec", "--wait", "x"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -15,7 +15,7 @@ from support.terminal import TILLER
 from tiller_client.command_line.piped import CONTEXT_BYTES_MAX
 from tiller_client.command_line.turn_arguments import duration
 from tiller_client.connecting import connection, silence
-from tiller_protocol.events import RequestOpened
+from tiller_protocol.events import RequestOpened, RequestResolved
 from tiller_protocol.items import Request
 from tiller_protocol.ops import Interrupt, Replay, UserInput
 from tiller_protocol.places import Places
@@ -144,18 +144,43 @@ def test_a_bad_time_is_misuse(tiller: Tiller, text: str) -> None:
     assert "the limit must be more than 0 s and at most 8760h" in said
 
 
-def test_with_no_wait_a_question_ends_the_turn_as_blocked(places: Places, tiller: Tiller) -> None:
+@pytest.mark.parametrize(
+    "options", [("exec", "x"), ("exec", "--no-wait", "x"), ("exec", "--json", "x")]
+)
+def test_a_question_that_nobody_can_answer_ends_the_turn_as_blocked(
+    places: Places, tiller: Tiller, options: tuple[str, ...]
+) -> None:
     def play(daemon: FakeDaemon, session_id: str) -> None:
         daemon.add(session_id, [started(), RequestOpened(REQUEST)])
         assert daemon.interrupted.wait(10)
         daemon.add(session_id, [ended("", "interrupted")])
 
     with FakeDaemon(places.runtime, play):
-        status, _, said = tiller("exec", "--no-wait", "x")
+        status, _, said = tiller(*options)
     assert status == 3
-    assert "rm -rf x" in said
-    assert "tiller answer" not in said
-    assert "nobody can answer here (--no-wait), so the turn was interrupted" in said
+    assert "--json" in options or "rm -rf x" in said
+    assert "an approval is open" not in said
+    assert "the turn needed an answer that nobody could give here, so it was interrupted" in said
+    assert "to wait for `tiller answer`, add --wait" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "others"), [(("--wait",), ()), ((), ("tiller chat",))], ids=["--wait", "others"]
+)
+def test_a_question_that_somebody_may_answer_is_waited_for(
+    places: Places, options: tuple[str, ...], others: tuple[str, ...]
+) -> None:
+    def play(daemon: FakeDaemon, session_id: str) -> None:
+        daemon.add(session_id, [started(), RequestOpened(REQUEST)])
+        assert not daemon.interrupted.wait(1)
+        answered = RequestResolved(REQUEST.id, "once", "tiller chat")
+        daemon.add(session_id, [answered, ended("done")])
+
+    with FakeDaemon(places.runtime, play) as daemon:
+        daemon.followers = others
+        with begun(*options, "x") as process:
+            out, said = process.communicate()
+    assert (process.returncode, out) == (0, "done\n"), said
 
 
 def begun(*arguments: str, before: Callable[[], Any] | None = None) -> "subprocess.Popen[str]":
@@ -239,7 +264,6 @@ def test_a_daemon_that_is_silent_in_mid_turn_is_said_and_waited_for(
     assert f"to return: tiller attach {session_id}" in said
 
 
-def test_waiting_is_for_sessions_that_are_there(tiller: Tiller) -> None:
-    for option in ("--queue", "--wait"):
-        status, _, said = tiller("exec", option, "x")
-        assert (status, "need --session" in said) == (2, True)
+def test_a_queue_is_for_sessions_that_are_there(tiller: Tiller) -> None:
+    status, _, said = tiller("exec", "--queue", "x")
+    assert (status, "needs --session" in said) == (2, True)

@@ -137,6 +137,7 @@ class FakeDaemon:
     ) -> None:
         self.runtime, self.play, self.log_id, self.token = runtime, play, log_id, token
         self.sessions: dict[str, list[Event]] = {} if sessions is None else sessions
+        self.followers: tuple[str, ...] = ()
         self.not_indexed = 0
         self.models: tuple[ModelSummary, ...] = (ModelSummary("local/qwen", "openai_chat"),)
         self.tools: tuple[ToolSummary, ...] = ()
@@ -286,7 +287,7 @@ class FakeDaemon:
             case Replay():
                 log = self._log(op.session_id)
                 events = tuple(log[op.after : op.after + min(op.limit, REPLAY_EVENTS_MAX)])
-                return ReplayResult(events, op.after + len(events), len(log))
+                return ReplayResult(events, op.after + len(events), len(log), self.followers)
             case UserInput() | TurnContinue() | Compact() | Shell():
                 self._log(op.session_id)
                 player = threading.Thread(target=self.play, args=(self, op.session_id))

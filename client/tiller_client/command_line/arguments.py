@@ -134,7 +134,7 @@ def _verb(add: _AddParser, family: str, name: str, text: str) -> Parser:
     parser.flag("--json", "print one JSON object per line")
     parser.set_defaults(family=family, verb=name, program=parser.prog)
     parser.set_defaults(
-        quiet=False, no_wait=False, detach=False
+        quiet=False, no_wait=False, wait=False, detach=False
     )  # not all verbs have these options
     return parser
 

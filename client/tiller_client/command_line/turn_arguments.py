@@ -90,18 +90,8 @@ def add_attachments(parser: Parser) -> None:
 
 
 def add_prompt(parser: Parser) -> None:
-    """Add the task of `exec`, and the options for a session that is busy."""
-    busy = parser.add_mutually_exclusive_group()
-    busy.add_argument(
-        "--queue",
-        action="store_true",
-        help="if a turn is running, it takes the prompt when its other work is done",
-    )
-    busy.add_argument(
-        "--wait",
-        action="store_true",
-        help="if a turn is running, wait until it ends, then start a new turn",
-    )
+    """Add the task of `exec`, and the option for a session that is busy."""
+    parser.flag("--queue", "if a turn is running, it takes the prompt when its other work is done")
     parser.add_argument(
         "prompt",
         metavar="PROMPT",
@@ -118,7 +108,11 @@ def add_ending(parser: Parser) -> None:
         "interrupt the turn after this time, such as 90 (seconds), 10m or 1h30m",
         duration,
     )
-    parser.flag("--no-wait", "end the turn if it needs an answer that nobody here can give")
+    patience = parser.add_mutually_exclusive_group()
+    text = "wait for others: for answers, and in a busy session for the end of its turn"
+    patience.add_argument("--wait", action="store_true", help=text)
+    text = "end the turn if it needs an answer that nobody here can give, even if others watch"
+    patience.add_argument("--no-wait", action="store_true", help=text)
     parser.flag("--detach", "on Ctrl-C, SIGTERM or SIGHUP, leave the turn running")
 
 

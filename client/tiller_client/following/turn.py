@@ -35,18 +35,20 @@ class RunningTurn:
         watch: Watch,
         signals: Signals,
         arguments: Namespace,
-        *,
-        asks: bool,
     ) -> None:
-        """Use `json`, `verbose` and `quiet` of `arguments`.
+        """Use `json`, `verbose`, `quiet`, `wait` and `no_wait` of `arguments`.
 
-        Without a keyboard, a request interrupts the turn, unless `asks`: others may answer it.
+        Without a keyboard, a request interrupts the turn, unless another frontend has the session
+        open (but with `no_wait`, also then), or unless `wait`.
         """
+        self._watch = watch
         self._connection = watch.connection
         self._op = op
         self._signals = signals
         self._console = Console(separate_answers=True, quiet=arguments.quiet, json=arguments.json)
-        self._gives_up = not asks and self._console.keyboard is None
+        self._gives_up = not arguments.wait and self._console.keyboard is None
+        self._asks_others = not arguments.no_wait
+        self._has_looked = False
         self._blocked = False
         self._session = InteractiveSession(
             watch,
@@ -102,7 +104,7 @@ class RunningTurn:
                 )
             if update.interrupted:
                 self._interrupt()
-            elif self._gives_up and self._is_stuck and not self._blocked:
+            elif self._gives_up and not self._blocked and self._is_stuck and not self._is_watched():
                 self._blocked = True
                 self._interrupt()
 
@@ -110,6 +112,19 @@ class RunningTurn:
     def _is_stuck(self) -> bool:
         """Whether this program's own turn, not an earlier one, waits for an answer."""
         return self._session.has_requests and self._session.ends_with is not None
+
+    def _is_watched(self) -> bool:
+        """Whether others who have the session open may answer, as far as is known now."""
+        if not self._asks_others:
+            return False
+        if self._watch.others:
+            self._has_looked = False
+            return True
+        if not self._has_looked:  # the others are known as of some seconds ago
+            self._has_looked = True
+            self._watch.look_for_others()
+            return True
+        return False
 
     def _interrupt(self) -> None:
         session = self._session
@@ -131,7 +146,11 @@ class RunningTurn:
         """Return the exit status; if the turn was not interrupted by the user, say why it was."""
         again = f"continue with: {program()} resume {self._op.session_id}"
         if ended.outcome == "interrupted" and self._blocked:
-            complain(f"nobody can answer here (--no-wait), so the turn was interrupted; {again}")
+            complain(
+                "the turn needed an answer that nobody could give here, so it was interrupted; "
+                f"{again}; to wait for `{program()} answer`, add --wait; to decide beforehand, use "
+                "--approve"
+            )
             return STATUS_BLOCKED
         if ended.outcome == "interrupted" and self._signals.timed_out:
             complain(f"the time limit (--timeout) has passed, so the turn was interrupted; {again}")

@@ -220,6 +220,10 @@ class Watch(Subscription):
         """Names of the other frontends that have the session open, as of some seconds ago."""
         return self._follower.others
 
+    def look_for_others(self) -> None:
+        """Let the next `wait` bring `others` up to date."""
+        self._follower.suspect_gap()
+
     @property
     def last(self) -> int:
         """The number of the last event delivered."""

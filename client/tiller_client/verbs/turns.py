@@ -59,8 +59,8 @@ def _resume(arguments: Namespace) -> int:
 
 
 def _exec(arguments: Namespace) -> int:
-    if (arguments.queue or arguments.wait) and not arguments.session:
-        raise UsageError("a new session is never busy; --queue and --wait need --session SESSION")
+    if arguments.queue and not arguments.session:
+        raise UsageError("a new session is never busy; --queue needs --session SESSION")
     with _time_limit(arguments.timeout):
         # Within the time limit, because a pipe may never end.
         text, context = read_prompt(arguments.prompt)
@@ -120,8 +120,8 @@ def follow_turn(
 
     `arguments` say how much to show: `json`, `verbose` or `quiet`. A signal interrupts the turn,
     and its end is awaited; a second Ctrl-C raises `Detached`. With `detach`, a signal leaves the
-    turn running. With `no_wait`, a request that nobody can answer here ends the turn. Returns the
-    exit status.
+    turn running. A request that nobody can answer ends the turn, unless `wait`. Returns the exit
+    status.
     """
     how = f"to watch it, run: {program()} attach {op.session_id}"
     with (
@@ -134,7 +134,7 @@ def follow_turn(
         started = _start(connection, op, watch, signals, waits=waits)
         from tiller_client.following.turn import RunningTurn
 
-        turn = RunningTurn(op, watch, signals, arguments, asks=not arguments.no_wait)
+        turn = RunningTurn(op, watch, signals, arguments)
         try:
             return turn.follow(started)
         except NoAnswer as silence:
