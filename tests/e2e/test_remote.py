@@ -286,7 +286,7 @@ async def test_the_daemon_that_is_replaced_there_is_found_again(
     assert far.tiller("send", session_id, "go").returncode == 0
     await gate.reached()
     first = json.loads(far.tiller("daemon", "status", "--json").stdout)["pid"]
-    assert far.tiller("daemon", "restart").returncode == 0
+    assert far.tiller("daemon", "restart", "--yes").returncode == 0
     gate.close()
     assert json.loads(far.tiller("daemon", "status", "--json").stdout)["pid"] != first
     done = far.tiller("exec", "--session", session_id, "again")

@@ -11,6 +11,7 @@ import pytest
 
 import tiller_daemon
 import tiller_protocol
+from e2e.words import hang
 from support.daemon import CONFIG, Daemon
 from support.installation import make_installation
 from support.terminal import Terminal
@@ -83,6 +84,21 @@ def test_a_restart_with_a_program_that_can_not_be_imported_stops_nothing(
     assert "nothing was stopped" in done.stderr
     assert "a_package_that_nobody_installed" in done.stderr
     assert pid(daemon) == before
+
+
+def test_a_restart_interrupts_no_turn_that_nobody_gave_up(daemon: Daemon, tmp_path: Path) -> None:
+    before = pid(daemon)
+    model = daemon.script(hang("So far."))
+    session_id = tiller(daemon, "new", "-C", str(tmp_path), "-m", model).stdout.strip()
+    assert tiller(daemon, "send", session_id, "go").returncode == 0
+    refused = tiller(daemon, "daemon", "restart")
+    assert refused.returncode == 2
+    assert "1 turn would be interrupted, so nothing was restarted" in refused.stderr
+    assert "add --drain; to interrupt them, add --yes" in refused.stderr
+    assert pid(daemon) == before
+    assert tiller(daemon, "daemon", "restart", "--yes").returncode == 0
+    assert pid(daemon) not in ("", before)
+    assert tiller(daemon, "daemon", "restart").returncode == 0
 
 
 def test_a_key_that_only_the_shell_has_is_named_and_not_shown(

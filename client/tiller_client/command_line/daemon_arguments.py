@@ -17,7 +17,9 @@ def add_actions(add: AddVerb) -> None:
     run.add_argument("--log-format", choices=("json", "console"), help="format of the log")
     _link(add("machine.daemon", "start", "start the daemon in the background"))
     _drain(add("machine.daemon", "stop", "stop the daemon"))
-    _drain(add("machine.daemon", "restart", "stop the daemon and start it again"))
+    restart = add("machine.daemon", "restart", "stop the daemon and start it again")
+    _drain(restart)
+    restart.flag("--yes", "interrupt running turns without asking")
     text = "show whether the daemon is running, and its statistics"
     _link(add("machine.daemon", "status", text))
     backup = add("machine.daemon", "backup", "copy all sessions into a new file")

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import sys
 import time
 from argparse import Namespace
 from pathlib import Path
@@ -20,9 +21,16 @@ from tiller_client.connecting.runtime import (
     runtime_of,
 )
 from tiller_client.connecting.starting import DAEMON_COMMAND, OUTPUT_LINES_SHOWN, last_lines
-from tiller_client.console import complain, flush, print_json, say
-from tiller_client.errors import NoAnswer, NoDaemon, NotPrivate, StartFailed, TillerError
-from tiller_client.rendering.text import count, one_line, sanitized, seconds
+from tiller_client.console import complain, confirm, flush, print_json, say
+from tiller_client.errors import (
+    NoAnswer,
+    NoDaemon,
+    NotPrivate,
+    StartFailed,
+    TillerError,
+    UsageError,
+)
+from tiller_client.rendering.text import count, counted, one_line, sanitized, seconds
 from tiller_client.service import find_service
 from tiller_client.verbs.machine.program import ask_program
 from tiller_protocol.answers import DaemonStatusResult
@@ -92,6 +100,9 @@ def run(arguments: Namespace) -> int:
             return _status(places, json=arguments.json, may_start=False, link=arguments.link)
         case "restart":
             _check_successor()
+            if not (arguments.drain or arguments.yes or _may_interrupt(places)):
+                say("nothing was restarted")
+                return 1
             stop(places, drain=arguments.drain)
             return _status(places, json=arguments.json, may_start=True)
         case "backup":
@@ -150,6 +161,30 @@ def _check_successor() -> None:
     if not checked.good:
         problem = "\n".join(checked.message.splitlines()[-OUTPUT_LINES_SHOWN:])
         raise TillerError(f"nothing was stopped, because a new daemon could not start: {problem}")
+
+
+def _may_interrupt(places: Places) -> bool:
+    """Ask whether to interrupt the running turns, if there are any; raises `UsageError`.
+
+    A daemon that does not answer, or speaks another version of the protocol, can't say, and a
+    restart may be what it needs.
+    """
+    try:
+        with DaemonConnection(places, NAME, may_start=False) as connection:
+            running = connection.ask(DaemonStatus(), DaemonStatusResult).turns_running
+    except NotPrivate:
+        raise
+    except TillerError:
+        return True
+    if not running:
+        return True
+    turns = counted(running, "turn")
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"{turns} would be interrupted, so nothing was restarted; to let running turns end "
+            "first, add --drain; to interrupt them, add --yes"
+        )
+    return confirm(f"Interrupt {turns}? (With --drain, running turns end first.)")
 
 
 def _kill(places: Places, number: signal.Signals) -> None:
