@@ -18,7 +18,7 @@ from tiller_daemon.config import Configuration, ConfigurationError, load_configu
 from tiller_daemon.isolation import untrusted_entries
 from tiller_daemon.options import Options
 from tiller_daemon.sandbox_setup import run_confined
-from tiller_daemon.service_manager import EXIT_TAKEN, has_service_manager
+from tiller_daemon.service_manager import EXIT_TAKEN, has_service_manager, notify_service_manager
 from tiller_daemon.stamps import Stamps
 from tiller_daemon.store.base import LogError
 from tiller_daemon.store.checking import check_log
@@ -170,6 +170,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _fail(error: Exception, status: int) -> int:
+    """Say why the daemon ends, also to systemd, whose `status` command then shows it."""
+    notify_service_manager(f"STATUS={' '.join(str(error).split())}")
     sys.stderr.write(f"tillerd: {error}\n")
     return status
 

@@ -76,6 +76,29 @@ def test_a_reload_is_announced_with_its_time_and_its_problem(new_daemon: NewDaem
         assert done == "READY=1\nSTATUS=configuration applied"
 
 
+def test_why_a_start_failed_is_announced(new_daemon: NewDaemon) -> None:
+    daemon = new_daemon()
+    daemon.configure("modell = 1\n")
+    with Supervisor(daemon, WATCHDOG_S, starts=False) as supervisor:
+        *_, said = supervisor.until("STATUS=", START_S)
+        assert "line 1" in said
+        assert "modell" in said
+        assert supervisor.process.wait(START_S) == 2
+
+
+def test_a_service_that_lacks_a_key_names_the_file_for_it(
+    new_daemon: NewDaemon, workspace: Path
+) -> None:
+    daemon = new_daemon()
+    provider = 'api = "openai_chat"\nbase_url = "http://127.0.0.1:9/v1"\napi_key_env = "NO_KEY"\n'
+    daemon.configure(f'model = "p/m"\n[providers.p]\n{provider}')
+    with Supervisor(daemon, WATCHDOG_S):
+        turn = tiller(daemon, "exec", "--json", "-C", str(workspace), "go")
+        said = turn.communicate(timeout=START_S)[0]
+    assert "NO_KEY" in said
+    assert "Set it in the file `environment` beside config.toml, then run" in said
+
+
 def test_a_drain_is_no_stop_until_its_turns_have_ended(
     new_daemon: NewDaemon, workspace: Path
 ) -> None:

@@ -17,9 +17,11 @@ class Hung(Exception):
 class Supervisor:
     """Starts the daemon as systemd does with `Type=notify`; a context manager."""
 
-    def __init__(self, daemon: Daemon, watchdog_s: float) -> None:
+    def __init__(self, daemon: Daemon, watchdog_s: float, *, starts: bool = True) -> None:
+        """Wait until the daemon is ready, unless it never `starts`."""
         self._daemon = daemon
         self._watchdog_s = watchdog_s
+        self._starts = starts
         self._fed_at = time.monotonic()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.process: subprocess.Popen[bytes]
@@ -31,7 +33,8 @@ class Supervisor:
             NOTIFY_SOCKET=address, WATCHDOG_USEC=str(int(self._watchdog_s * 1e6))
         )
         self._ended = os.pidfd_open(self.process.pid)
-        self.until("READY=1", START_S)
+        if self._starts:
+            self.until("READY=1", START_S)
         self._fed_at = time.monotonic()
         return self
 

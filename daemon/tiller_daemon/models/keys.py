@@ -17,6 +17,7 @@ import trio
 
 from tiller_daemon.config import KeyPlaces
 from tiller_daemon.isolation import why_missing
+from tiller_daemon.service_manager import has_service_manager
 
 FETCH_TIMEOUT_S = 60.0
 """Limit for a command or the keyring. It is long because both may ask for a passphrase."""
@@ -108,9 +109,11 @@ class EnvironmentKey(Key):
 
     def __init__(self, name: str, environ: Mapping[str, str]) -> None:
         key = environ.get(name, "").strip()
+        # A service does not get the variables of the user's shell.
+        where = " in the file `environment` beside config.toml" if has_service_manager() else ""
         problem = (
             f"The key is expected in the variable {name}, which is not set in the daemon's "
-            "environment. Set it, then run `tiller daemon restart`."
+            f"environment. Set it{where}, then run `tiller daemon restart`."
         )
 
         async def fetch() -> str:
