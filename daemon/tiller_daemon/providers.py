@@ -9,6 +9,7 @@ from pathlib import Path
 
 import trio
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tiller_daemon.config import Api, Configuration, Model, Provider
 from tiller_daemon.config.request_options import merge_options
@@ -49,10 +50,28 @@ class DefaultProvider(Struct, frozen=True):
     api: Api = "openai_chat"
     """The provider's API."""
 
+    def chosen_by(self, environ: Mapping[str, str]) -> "DefaultProvider":
+        """Return this provider at the base URL that the user's environment has for it, if any.
+
+        Behind a gateway, the key is the gateway's, and must not go to the provider.
+        """
+        variable, suffix = BASE_URLS.get(self.variable, ("", ""))
+        base_url = environ.get(variable, "").strip().rstrip("/")
+        if not base_url:
+            return self
+        return replace(self, base_url=base_url.removesuffix(suffix) + suffix)
+
     def settings(self) -> Provider:
         """Return the settings that would configure this provider."""
         return Provider(self.api, base_url=self.base_url, api_key_env=self.variable)
 
+
+BASE_URLS = {
+    "OPENAI_API_KEY": ("OPENAI_BASE_URL", ""),
+    "ANTHROPIC_API_KEY": ("ANTHROPIC_BASE_URL", "/v1"),
+}
+"""For variables with keys: the variable with the base URL that the provider's own programs use, and
+what they append to it."""
 
 DEFAULT_PROVIDERS = (
     DefaultProvider(
@@ -86,8 +105,8 @@ SECRET_CHARS_MIN = 8
 
 NO_MODEL_MESSAGE = (
     "No model is configured, no well-known key is set, and no local server answers. Do one of "
-    "these: (1) set a key, such as OPENAI_API_KEY, in the daemon's environment, then run "
-    "`tiller daemon restart`; "
+    "these: (1) set a key, such as OPENAI_API_KEY, then run `tiller daemon restart` and "
+    "`tiller init`; "
     "(2) start a local server (Ollama, llama.cpp, LM Studio, vLLM), or name yours in {config}: "
     'model = "local/NAME" and [providers.local] api = "openai_chat", base_url = "http://…/v1"; '
     "(3) try tiller without a model: run `tiller demo`."
@@ -117,7 +136,9 @@ class Providers:
         self._retired: list[ActiveProvider] = []
         self._pace = ReadingPace()
         self._default_providers = tuple(
-            default for default in DEFAULT_PROVIDERS if environ.get(default.variable)
+            default.chosen_by(environ)
+            for default in DEFAULT_PROVIDERS
+            if environ.get(default.variable)
         )
         self._catalog = Catalog(catalog, self._list, environ)
         self.configure(configuration)
@@ -253,7 +274,7 @@ class Providers:
                 )
                 for name in sorted(self._active)
             ),
-            await _list_offers() if offers else (),
+            await _list_offers(self._environ) if offers else (),
         )
 
     async def aclose(self) -> None:
@@ -370,10 +391,10 @@ def _accepted_input(provider: ActiveProvider, model: Model) -> AcceptedInput:
     return AcceptedInput(model.images, documents, provider.tools_max)
 
 
-async def _list_offers() -> tuple[ProviderOffer, ...]:
+async def _list_offers(environ: Mapping[str, str]) -> tuple[ProviderOffer, ...]:
     well_known = (
         ProviderOffer(one.provider, one.api, one.base_url, (one.model,), one.variable)
-        for one in DEFAULT_PROVIDERS
+        for one in (default.chosen_by(environ) for default in DEFAULT_PROVIDERS)
     )
     servers = await list_local_servers()
     found = (ProviderOffer(one.name, "openai_chat", one.base_url, one.models) for one in servers)

@@ -105,7 +105,7 @@ async def test_on_a_terminal_the_user_chooses(
         terminal = Terminal("init", columns=120)
         seen = terminal.wait_for("1 to 3 [1]")
         terminal.type("nonsense")
-        terminal.wait_for("1 to 3 [1]", after=seen)
+        terminal.wait_for("'nonsense' is none of them; type a number from 1 to 3", after=seen)
         terminal.type("2")
         return terminal.end(), terminal.screen
 
@@ -169,6 +169,25 @@ async def test_a_key_in_the_shell_is_found_by_name_and_not_written(home: Daemon)
     assert provider["api_key_env"] == "ANTHROPIC_API_KEY"
     assert KEY.encode() not in text.encode() + done.stdout
     assert (await tiller(home, "config", "check")).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("provider", "given", "used"),
+    [
+        ("OPENAI", "https://gateway.test/v1", "https://gateway.test/v1"),
+        ("OPENAI", "https://gateway.test/v1/", "https://gateway.test/v1"),
+        ("ANTHROPIC", "https://gateway.test/a", "https://gateway.test/a/v1"),
+        ("ANTHROPIC", "https://gateway.test/v1", "https://gateway.test/v1"),
+    ],
+)
+async def test_a_gateways_key_goes_to_the_gateway(
+    home: Daemon, provider: str, given: str, used: str
+) -> None:
+    variables = {f"{provider}_API_KEY": KEY, f"{provider}_BASE_URL": given}
+    done = await tiller(home, "init", "--no-try", "--json", **variables)
+    assert done.returncode == 0, done.stderr
+    (written,) = tomllib.loads(path(home).read_text())["providers"].values()
+    assert written["base_url"] == used
 
 
 async def test_a_daemon_without_the_key_is_named_instead_of_a_trial(

@@ -166,6 +166,9 @@ def _choose(found: list[ProviderOffer], *, asks: bool) -> str:
             raise UsageError("nothing was chosen, so nothing was written")
         if answer.isdecimal() and 1 <= int(answer) <= len(choices):
             return choices[int(answer) - 1]
+        if answer in choices:
+            return answer
+        say(f"{one_line(answer)!r} is none of them; type a number from 1 to {len(choices)}")
 
 
 def _write(path: Path, text: str) -> None:
