@@ -64,7 +64,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
     host = take_host(words)
-    has_no_verb = bool(words) and words[0].startswith("-") and words[0] not in ABOUT_TILLER
+    has_no_verb = bool(words) and _is_for_chat(words[0])
     if has_no_verb:
         words.insert(0, "chat")
     parser = _parser(words[0] if words else "")
@@ -83,6 +83,11 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         parser.exit(MISUSE)
     parsed.host, parsed.words = host or "", words
     return parsed
+
+
+def _is_for_chat(word: str) -> bool:
+    """Whether a command line that begins with this word opens a chat: an option, or a prompt."""
+    return (word.startswith("-") and word not in ABOUT_TILLER) or len(word.split()) > 1
 
 
 def _is_terminal() -> bool:
@@ -145,6 +150,8 @@ def _add_turns(add: _AddParser) -> None:
     add_choices(parser)
     add_rules(parser)
     add_session(parser, default="", meaning="a new session")
+    text = "the first message; it may stand without SESSION if it has several words"
+    parser.add_argument("prompt", metavar="PROMPT", nargs="?", default="", help=text)
     parser = _verb(add, "turns", "exec", "run one turn and stream it")
     add_directory(parser)
     add_choices(parser)

@@ -130,8 +130,6 @@ def require_verb(
         return
     if meant := _meant_verb(word, helps()):
         hint = f"did you mean: tiller {meant}?"
-    elif len(words) == 1 and " " in word:
-        hint = "to give it as a task: tiller exec PROMPT"
     else:
         hint = "see: tiller --help"
     parser.error(f"there is no verb {word!r}; {hint}")

@@ -14,10 +14,11 @@ from tiller_client.command_line.choices import read_settings
 from tiller_client.command_line.prompt import read_workspace
 from tiller_client.connecting.connection import DaemonConnection, connect
 from tiller_client.connecting.runtime import chosen_remote
-from tiller_client.errors import UsageError
+from tiller_client.errors import RejectedError, UsageError
 from tiller_client.following.snapshots import read_snapshot
+from tiller_client.rendering.text import one_line
 from tiller_protocol.answers import Created
-from tiller_protocol.ops import SessionConfigure, SessionCreate
+from tiller_protocol.ops import SessionConfigure, SessionCreate, SessionDelete, UserInput
 from tiller_protocol.settings import Settings
 from tiller_protocol.snapshot import Snapshot
 
@@ -80,6 +81,23 @@ def _on_screen(snapshot: Snapshot, typed: bytes, backdrop: Backdrop) -> int:
 
 
 def _session(connection: DaemonConnection, arguments: Namespace) -> str:
+    """Return the id of the session to open, to which the first message has been sent."""
+    if len(arguments.session.split()) > 1:
+        if arguments.prompt:
+            raise UsageError(f"{one_line(arguments.session)!r} is not the id of a session")
+        arguments.session, arguments.prompt = "", arguments.session
+    session_id = _opened(connection, arguments)
+    if arguments.prompt:
+        try:
+            connection.submit(UserInput(session_id, arguments.prompt))
+        except RejectedError:
+            if not arguments.session and not arguments.goes_on:
+                connection.submit(SessionDelete(session_id))
+            raise
+    return session_id
+
+
+def _opened(connection: DaemonConnection, arguments: Namespace) -> str:
     """Return the id of the session to open: a named one, the directory's last, or a new one."""
     settings = read_settings(arguments)
     if not arguments.session and not arguments.goes_on:

@@ -12,7 +12,17 @@ from support.chat import ChatTerminal
 from support.daemon import Daemon
 from support.pictures import picture
 from support.screens import STATES
-from support.screens.stage import BUSY, CONFIG, READY, Stage, State, make_workspace, says, stays
+from support.screens.stage import (
+    BUSY,
+    CONFIG,
+    MODEL,
+    READY,
+    Stage,
+    State,
+    make_workspace,
+    says,
+    stays,
+)
 from support.tmux import TMUX, Tmux
 from tiller_client.chat.rows import PROMPT
 from tiller_daemon.models.scripted import TextPart
@@ -171,6 +181,21 @@ async def test_a_menu_opens_at_what_holds_now(
     await chat.sees(READY)
     chat.press(f"/{command}\r")
     await chat.sees(f"{command}:", f"▸ {now}")
+
+
+async def test_a_chat_may_begin_with_a_message(stages: Stages) -> None:
+    stage = stages()
+    stage.daemon.play(MODEL, says(TextPart("Repaired.")), says(TextPart("Again.")))
+    directory = ("-C", str(stage.workspace))
+    for words in (
+        ("repair the test", *directory),
+        ("chat", *directory, "repair the test"),
+        (*directory, "--plain", "repair the test"),
+    ):
+        chat = stage.open(*words)
+        await chat.sees("repair the test", "Repaired.")
+    again = stage.open("chat", *directory, "last", "twice")
+    await again.sees("Repaired.", "twice", "Again.", READY)
 
 
 async def test_a_session_that_is_opened_again_tells_an_interruption_once(stages: Stages) -> None:
