@@ -72,7 +72,7 @@ def test_completing_starts_no_daemon(places: Places) -> None:
         (("ls", "more"), "unknown: more; see: tiller ls --help"),
         (("fix the tests",), "tiller exec PROMPT"),
         (("-x",), "unknown: -x; give the verb before its options; see: tiller chat --help"),
-        (("-m", "a/b", "exec", "x"), "unknown: x; give the verb before its options"),
+        (("-m", "a/b", "exec", "x"), "unknown: exec; give the verb before its options"),
         (("--contineu",), "there is no option --contineu; did you mean --continue?"),
         (("qqq",), "there is no verb 'qqq'; see: tiller --help"),
     ],

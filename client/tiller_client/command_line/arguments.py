@@ -73,6 +73,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     known = [verb for verbs in _VERBS.values() for verb in verbs]
     require_verb(parser, words, known, _helps)
     parsed, unknown = parser.parse_known_args(words)
+    if has_no_verb and parsed.session in known:
+        unknown = [parsed.session]
     if unknown:
         order = "; give the verb before its options" if has_no_verb else ""
         parser.error(f"unknown: {' '.join(unknown)}{order}; see: {parsed.program} --help")
