@@ -1,6 +1,7 @@
 """`daemon install|uninstall`: the daemon as a service, started at login and after a crash."""
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ from tiller_client.rendering.text import one_line
 from tiller_client.service import find_service
 from tiller_client.service.definition import Command, Definition, Service, define
 from tiller_client.verbs.machine.daemon import stop
-from tiller_protocol.places import Places
+from tiller_protocol.places import CONFIG_FILE, Places
 
 FILE_MODE = 0o644
 
@@ -28,6 +29,7 @@ LINGER = Path("/var/lib/systemd/linger")
 """Contains a file per user whose services run without a login (loginctl(1), `enable-linger`)."""
 
 KEY_ENDING = "_API_KEY"
+_KEY_VARIABLE = re.compile(r"""\bapi_key_env\s*=\s*["'](\w+)["']""")
 """Suffix of the variables in which most people keep their keys."""
 
 CACHES = (("XDG_CACHE_HOME", ".cache"), ("UV_CACHE_DIR", ".cache/uv"), ("", "Library/Caches"))
@@ -122,7 +124,7 @@ def _notes(service: Service, definition: Definition, holder: int | None) -> Iter
         yield "the service ends when you log out; to keep it running: loginctl enable-linger"
     if problem := key_file_problem(definition.environment):
         yield problem
-    if keys := sorted(_missing_keys(definition.environment)):
+    if keys := sorted(missing_keys(definition.environment)):
         where = (
             f"put them into {definition.environment} (chmod 600), as NAME=value"
             if service.manager == "systemd"
@@ -133,14 +135,27 @@ def _notes(service: Service, definition: Definition, holder: int | None) -> Iter
         yield f"the service does not get the variables of this shell, such as {names}; {where}"
 
 
-def _missing_keys(file: Path) -> set[str]:
-    """Return variables of this shell that look like keys but are not in the service's `file`."""
+def missing_keys(file: Path) -> set[str]:
+    """Return variables of this shell that are keys but are not in the service's `file`.
+
+    They look like keys, or the configuration beside `file` names them as keys.
+    """
     try:
         lines = file.read_text(errors="replace").splitlines()
     except OSError:
         lines = []
     known = {line.partition("=")[0].strip() for line in lines}
-    return {one_line(name) for name in os.environ if name.endswith(KEY_ENDING)} - known
+    named = set(_named_keys(file.with_name(CONFIG_FILE)))
+    keys = (name for name in os.environ if name.endswith(KEY_ENDING) or name in named)
+    return {one_line(name) for name in keys} - known
+
+
+def _named_keys(configuration: Path) -> Iterator[str]:
+    """Yield the variables that a configuration names as keys; none if it can't be read."""
+    with suppress(OSError, ValueError):
+        for line in configuration.read_text(encoding="utf-8-sig").splitlines():
+            if found := _KEY_VARIABLE.search(line):
+                yield found[1]
 
 
 def _uninstall(places: Places, service: Service, arguments: Namespace) -> int:
