@@ -130,8 +130,10 @@ async def test_a_server_that_is_missing_or_dies_is_no_error_of_a_turn(
     assert (await frontend.turn_ended(session_id)).outcome == "completed"
     for call in frontend.completed_calls(session_id):
         assert call.state == "completed"
-        assert call.output.startswith("Created ")
-        assert "\n" not in call.output
+        created, *more = call.output.split("\n\n")
+        assert created.startswith("Created ")
+        assert not more or "crash. It ended with status 3." in more[0]
+        assert bool(more) == ("crash" in created)
     catalog = await frontend.must(Catalog())
     assert isinstance(catalog, CatalogResult)
     found = {one.name: one for one in catalog.language_servers}

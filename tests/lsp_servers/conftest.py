@@ -13,13 +13,13 @@ import trio
 from trio.testing import MockClock
 
 from support import misbehaving_lsp
-from support.peers import ty, typescript
+from support.peers import clangd, ty, typescript, typescript_language_server
 from tiller_daemon.config import LanguageServer
 from tiller_daemon.lsp.definitions import list_definitions
 from tiller_daemon.lsp.servers import LanguageServers
 from tiller_daemon.processes.environment import child_environment
 
-__all__ = ["ty", "typescript"]
+__all__ = ["clangd", "ty", "typescript", "typescript_language_server"]
 
 TIMEOUT_S = 30.0
 
@@ -78,6 +78,33 @@ class LanguageServerTestbed:
         if not self._notes.exists():
             return []
         return [json.loads(line) for line in self._notes.read_text().splitlines()]
+
+    async def edit_meanwhile(self, name: str, text: str, then: Callable[[], None]) -> str:
+        """Edit a file as `edit` does; call `then` as soon as the server has the new text."""
+        reports: list[str] = []
+
+        async def edit() -> None:
+            reports.append(await self.edit(name, text))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(edit)
+            await self.wait_until(lambda: {"text": text} in self.notes())
+            then()
+        return reports[0]
+
+    async def release(self, name: str, text: str, *later: str) -> None:
+        """Let the server that holds back answers publish those of `text`, and await them."""
+        path = self.workspace / name
+        (server,) = self.servers._servers.values()
+        before = server.known(path, text)
+        self.let_go(text, *later)
+        await self.wait_until(lambda: server.known(path, text) != before)
+
+    def let_go(self, *texts: str) -> None:
+        """Let the server that holds back answers publish those of these texts."""
+        unfinished = self._notes.with_name("unfinished")
+        unfinished.write_text(json.dumps(texts))
+        unfinished.rename(self._notes.with_name("notes.released"))
 
     def pids(self) -> list[int]:
         """The processes of the faulty server, oldest first."""

@@ -20,7 +20,7 @@ async def test_only_new_errors_are_reported(testbed: LanguageServerTestbed) -> N
     assert await testbed.edit("a.txt", "new\none bad\n") == ""
     report = await testbed.edit("a.txt", "new\none bad\ntwo bad\nwarn bad\n")
     assert report == "New errors in a.txt (rude):\n  3:3 error: two bad is bad (7)"
-    assert await testbed.edit("other.py", "(") == ""
+    assert await testbed.edit("other.unknown", "(") == ""
 
 
 @pytest.mark.parametrize("how", ["pull", "later", "unversioned", "stale"])
@@ -63,15 +63,15 @@ async def test_a_server_that_keeps_failing_is_given_up_after_some_starts(
 ) -> None:
     await testbed.start_faulty(how)
     for number in range(CRASHES_MAX + 2):
-        assert await testbed.edit("a.txt", f"bad {number}\n") == ""
+        report = await testbed.edit("a.txt", f"bad {number}\n")
+        assert report.startswith("(No diagnostics for a.txt from rude. "), "each change says so"
+        assert problem in report
         await testbed.wait_until_ended()
     assert problem in testbed.problem
     started = len(testbed.pids())
     assert started == (0 if how == "die" else CRASHES_MAX)
     assert all(map(gone, testbed.pids()))
-    assert problem in await testbed.request_diagnostics(
-        "a.txt"
-    ) or "no language server" in await testbed.request_diagnostics("a.txt")
+    assert problem in await testbed.request_diagnostics("a.txt")
     clock.jump(CRASH_FORGOTTEN_S + 1)
     await testbed.edit("a.txt", "bad again\n")
     assert len(testbed.pids()) == started + (how != "die")
@@ -88,7 +88,7 @@ async def test_a_killed_server_is_started_again(testbed: LanguageServerTestbed) 
 
 
 @pytest.mark.parametrize("how", ["hang", "deaf", "silent"])
-async def test_a_silent_server_is_waited_for_once(
+async def test_a_silent_server_is_waited_for_once_and_its_changes_are_never_shown_as_clean(
     testbed: LanguageServerTestbed, clock: MockClock, how: str
 ) -> None:
     await testbed.start_faulty(how)
@@ -97,7 +97,8 @@ async def test_a_silent_server_is_waited_for_once(
     assert report == "(No diagnostics for a.txt yet: rude has not answered within 3 s.)"
     assert CHANGE_WAIT_S <= trio.current_time() - began < CHANGE_WAIT_S + 2
     began = trio.current_time()
-    assert await testbed.edit("a.txt", "bad again\n") == ""
+    report = await testbed.edit("a.txt", "bad again\n")
+    assert report == "(No diagnostics for a.txt yet: rude has not answered within 0.3 s.)"
     assert trio.current_time() - began < 2
 
 
@@ -139,6 +140,85 @@ async def test_late_errors_are_reported_after_the_next_change(
     report = await testbed.edit("a.txt", "first bad\nsecond bad\n")
     assert "1:3 error: first bad" in report
     assert "2:3 error: second bad" in report
+
+
+async def test_a_server_that_is_always_late_is_not_waited_for_but_its_errors_are_reported(
+    testbed: LanguageServerTestbed, clock: MockClock
+) -> None:
+    await testbed.start_faulty("held")
+    for text in ("good\n", "good\nbad\n"):
+        report = await testbed.edit_meanwhile("a.txt", text, lambda: clock.jump(CHANGE_WAIT_S))
+        assert report.startswith("(No diagnostics for a.txt yet: ")
+        assert "rror" not in report
+        await testbed.release("a.txt", text)
+    report = await testbed.edit("a.txt", "good\nbad\nmore\n")
+    assert report.startswith("(No diagnostics for a.txt yet: rude has not answered within 0.3 s.)")
+    assert report.endswith("Errors before this change in a.txt (rude):\n  2:3 error: bad is bad (7)")
+    report = await testbed.edit("a.txt", "good\nbad\nmore\nand more\n")
+    assert "not answered within 0.3 s" in report
+    assert "rror" not in report, "they are reported once"
+
+
+async def test_a_server_that_was_slow_to_start_is_waited_for_afterwards(
+    testbed: LanguageServerTestbed, clock: MockClock
+) -> None:
+    await testbed.start_faulty("slow-start")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(testbed.edit, "a.txt", "good\n")
+        await testbed.wait_until(lambda: {"method": "initialize"} in testbed.notes())
+        clock.jump(CHANGE_WAIT_S)
+    await testbed.release("a.txt", "good\n")
+    assert "2:3 error: bad" in await testbed.edit("a.txt", "good\nbad\n")
+
+
+async def test_after_an_answer_to_diagnostics_a_late_server_is_waited_for_again(
+    testbed: LanguageServerTestbed, clock: MockClock
+) -> None:
+    await testbed.start_faulty("held")
+    texts = ("good\n", "good\none bad\n", "good\none bad\ntwo bad\n")
+
+    def answer() -> None:
+        clock.jump(CHANGE_WAIT_S / 2)
+        testbed.let_go(*texts)
+
+    report = await testbed.edit_meanwhile("a.txt", texts[0], lambda: clock.jump(CHANGE_WAIT_S))
+    assert "not answered within 3 s" in report
+    assert "not answered within 0.3 s" in await testbed.edit("a.txt", texts[1])
+    testbed.let_go(*texts[:2])
+    assert "2:3 error: one bad" in await testbed.request_diagnostics("a.txt")
+    report = await testbed.edit_meanwhile("a.txt", texts[2], answer)
+    assert "3:3 error: two bad" in report
+
+
+async def test_errors_that_follow_an_answer_are_reported_after_the_next_change(
+    testbed: LanguageServerTestbed,
+) -> None:
+    """Some servers publish again after a deeper analysis."""
+    await testbed.start_faulty("deeper")
+    assert await testbed.edit("a.txt", "bad\n") == ""
+    await testbed.release("a.txt", "bad\n", "bad\nmore\n")
+    report = await testbed.edit("a.txt", "bad\nmore\n")
+    assert "1:3 error: bad" in report
+
+
+async def test_an_empty_first_list_without_a_version_is_not_no_problems(
+    testbed: LanguageServerTestbed,
+) -> None:
+    await testbed.start_faulty("empty-first")
+    assert "1:3 error: bad" in await testbed.edit("a.txt", "bad\n")
+    assert "1:3 error: bad" in await testbed.request_diagnostics("a.txt")
+
+
+async def test_a_server_that_ignores_unchanged_texts_checks_a_file_again(
+    testbed: LanguageServerTestbed,
+) -> None:
+    await testbed.start_faulty("changes-only")
+    assert await testbed.edit("a.txt", "good\n") == ""
+    assert "no problems" in await testbed.request_diagnostics("a.txt")
+    assert "1:3 error: bad" in await testbed.edit("a.txt", "bad\n")
+    for _ in range(2):
+        assert "1:3 error: bad" in await testbed.request_diagnostics("a.txt")
+    assert "2:3 error: too bad" in await testbed.edit("a.txt", "bad\ntoo bad\n")
 
 
 async def test_an_idle_server_is_ended_and_started_again(

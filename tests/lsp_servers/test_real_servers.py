@@ -1,6 +1,7 @@
 """Third-party language servers: what they report after changes."""
 
 import re
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from lsp_servers.conftest import LanguageServerTestbed
 from tiller_daemon.config import LanguageServer
 
+TYPESCRIPT = {".ts": "typescript"}
 BESIDE_PYTHON = Path(sys.executable).parent
 
 
@@ -82,6 +84,38 @@ async def test_typescript(testbed: LanguageServerTestbed, typescript: str) -> No
     assert "app.ts (typescript):" in await testbed.request_diagnostics("app.ts"), (
         "by a command, too"
     )
+
+
+@pytest.mark.peer
+async def test_clangd(testbed: LanguageServerTestbed, clangd: str) -> None:
+    """It publishes nothing for a text that it knows."""
+    await testbed.start(clangd=LanguageServer(command=(clangd,)))
+    assert await testbed.edit("one.h", "int one(void);\n") == ""
+    main = '#include "one.h"\nint main(void) { return one(); }\n'
+    assert "New errors" not in await testbed.edit("a.c", main)
+    for _ in range(2):
+        assert "a.c: clangd found no problems" in await testbed.request_diagnostics("a.c")
+    (testbed.workspace / "one.h").write_text("int two(void);\n")
+    assert "2:25 error: Call to undeclared function 'one'" in await testbed.request_diagnostics()
+    (testbed.workspace / "one.h").write_text("int one(void);\n")
+    assert "a.c: clangd found no problems" in await testbed.request_diagnostics("a.c")
+    assert "3:17 error:" in await testbed.edit("a.c", f"{main}int three = {{1}} + ;\n")
+
+
+@pytest.mark.peer
+@pytest.mark.nightly
+async def test_typescript_language_server(
+    testbed: LanguageServerTestbed, typescript_language_server: str
+) -> None:
+    """It needs half a second for each change, and sends no versions."""
+    slow = f"sleep 4; exec {shlex.quote(typescript_language_server)} --stdio"
+    await testbed.start(tsls=LanguageServer(command=("/bin/sh", "-c", slow), files=TYPESCRIPT))
+    assert "No diagnostics" in await testbed.edit("a.ts", "const z: number = 1;\n")
+    assert "found no problems" in await testbed.request_diagnostics("a.ts")
+    for wrong in ("true", "{}", "[]"):
+        assert "1:7 error: Type" in await testbed.edit("a.ts", f"const z: number = {wrong};\n")
+    assert "1:7 error: Type" in await testbed.request_diagnostics("a.ts")
+    assert await testbed.edit("a.ts", "const z: number = 2;\n") == ""
 
 
 @pytest.mark.peer

@@ -8,12 +8,14 @@ Python.
 import json
 import os
 import sys
+import threading
 import time
 
 HOW = sys.argv[1] if len(sys.argv) > 1 else "polite"
 NOTES = sys.argv[2] if len(sys.argv) > 2 else ""
 PULLS = HOW in ("pull", "later", "deaf")
 MANY = 1000
+CHECK_S = 0.4
 
 texts: dict[str, str] = {}
 put_off = 2
@@ -104,12 +106,37 @@ def publish(uri: str, version: int) -> None:
         return
     diagnostics = found(texts[uri]) * (MANY if HOW == "many" else 1)
     params = {"uri": uri, "diagnostics": diagnostics}
-    if HOW != "unversioned":
+    if HOW not in ("unversioned", "empty-first"):
         params["version"] = version
+    if HOW == "deeper":
+        send({"method": "textDocument/publishDiagnostics", "params": params | {"diagnostics": []}})
+    if HOW in ("held", "deeper"):
+        threading.Thread(target=publish_when_released, args=(params,), daemon=True).start()
+        return
+    if HOW == "empty-first":
+        send({"method": "textDocument/publishDiagnostics", "params": params | {"diagnostics": []}})
+    if HOW in ("empty-first", "slow-start"):
+        time.sleep(CHECK_S)
     send({"method": "textDocument/publishDiagnostics", "params": params})
     if HOW == "stale":
         wrong = {"uri": uri, "diagnostics": found("bad\nbad\n"), "version": version - 1}
         send({"method": "textDocument/publishDiagnostics", "params": wrong})
+
+
+def publish_when_released(params: dict) -> None:
+    """Publish once the test has released this text."""
+    while texts[params["uri"]] not in released():
+        time.sleep(0.01)
+    send({"method": "textDocument/publishDiagnostics", "params": params})
+
+
+def released() -> list[str]:
+    """The texts that may be published; all of them are in a file beside the notes."""
+    path = NOTES + ".released"
+    if not os.path.exists(path):  # noqa: PTH110
+        return []
+    with open(path) as file:  # noqa: PTH123
+        return json.load(file)
 
 
 def pull(message: dict) -> None:
@@ -135,6 +162,8 @@ def main() -> None:
         method, params = message.get("method"), message.get("params") or {}
         note({"answer": message["id"], **message} if method is None else {"method": method})
         if method == "initialize":
+            while HOW == "slow-start" and not released():
+                time.sleep(0.01)
             can = {"textDocumentSync": 1} | ({"diagnosticProvider": {}} if PULLS else {})
             if HOW == "refuse":
                 send({"id": message["id"], "error": {"code": 1, "message": "not today"}})
@@ -145,10 +174,16 @@ def main() -> None:
         elif method in ("textDocument/didOpen", "textDocument/didChange"):
             document = params["textDocument"]
             changes = params.get("contentChanges")
-            texts[document["uri"]] = changes[0]["text"] if changes else document["text"]
+            text = changes[0]["text"] if changes else document["text"]
+            is_same = bool(changes) and texts[document["uri"]] == text
+            texts[document["uri"]] = text
+            note({"text": text})
             misbehave()
-            if not PULLS:
+            if not PULLS and not (HOW == "changes-only" and is_same):
                 publish(document["uri"], document["version"])
+        elif method == "textDocument/didClose" and HOW == "changes-only":
+            gone = {"uri": params["textDocument"]["uri"], "diagnostics": []}
+            send({"method": "textDocument/publishDiagnostics", "params": gone})
         elif method == "textDocument/diagnostic":
             pull(message)
 

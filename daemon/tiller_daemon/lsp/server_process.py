@@ -7,6 +7,7 @@ interrupted at any time.
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -41,6 +42,9 @@ log = structlog.get_logger()
 
 IDLE_S: Final = 600.0
 """How long a server may be idle before it is ended; some servers take 200 MiB."""
+
+LATE_S: Final = 3.0
+"""A server whose last check took longer is late; the start of the server does not count."""
 
 RETRY_S: Final = 0.1
 RETRIES_MAX: Final = 50
@@ -90,6 +94,14 @@ def _inode(path: Path) -> int:
         return 0
 
 
+@dataclass
+class Baseline:
+    """A text of a file, and its diagnostics once they are known."""
+
+    text: str
+    diagnostics: Diagnostics | None
+
+
 class LanguageServerProcess:
     """A running server. The daemon runs `run`, which returns when the server has ended."""
 
@@ -101,9 +113,12 @@ class LanguageServerProcess:
         self.was_up = False
         """Whether the server was ever ready."""
         self.is_late = False
-        """Whether a turn has waited in vain for the server since its last answer."""
-        self.unreported: Final[dict[Path, str]] = {}
-        """Per file, its text before the first change whose new errors are not reported yet."""
+        """Whether the last check took longer than `LATE_S`, or a turn has waited for it in vain.
+
+        An answer to a model's request for diagnostics clears this.
+        """
+        self.unreported: Final[dict[Path, Baseline]] = {}
+        """Per file, its state before the first change whose new errors are not reported yet."""
         self.is_over = False
         self.problem = ""
         """Why the server ended, as a sentence; empty after a normal end."""
@@ -142,11 +157,29 @@ class LanguageServerProcess:
         """End the server in the background."""
         self._scope.cancel()
 
-    def baseline(self, path: Path, before: str) -> str:
-        """Return the text of a file before its first unreported change, by default `before`."""
-        if len(self.unreported) >= OPEN_MAX and path not in self.unreported:
-            del self.unreported[next(iter(self.unreported))]
-        return self.unreported.setdefault(path, before)
+    def baseline(self, path: Path, before: str) -> Baseline:
+        """Return the state of a file before its first unreported change, by default `before`."""
+        if path not in self.unreported:
+            if len(self.unreported) >= OPEN_MAX:
+                del self.unreported[next(iter(self.unreported))]
+            document = self.documents.get(path)
+            told = document.told if document and document.text == before else None
+            known = self.known(path, before) if told is None else told
+            self.unreported[path] = Baseline(before, known)
+        return self.unreported[path]
+
+    def known(self, path: Path, text: str) -> Diagnostics | None:
+        """Return the diagnostics of `text` if the server has already sent them."""
+        if not text:
+            return ()
+        document = self.documents.get(path)
+        return document.diagnostics if document and document.text == text else None
+
+    def told(self, path: Path, text: str, diagnostics: Diagnostics) -> None:
+        """Note that a model has been told the diagnostics of `text`."""
+        self.unreported.pop(path, None)
+        if (document := self.documents.get(path)) and document.text == text:
+            document.told = diagnostics
 
     async def diagnostics(
         self, path: Path, text: str, *, fresh: bool = False
@@ -300,8 +333,15 @@ class LanguageServerProcess:
         elif text == document.text and not (fresh and document.checked.is_set()):
             return document
         else:
+            is_same = text == document.text
             document.change(text)
-            connection.notify("textDocument/didChange", document.did_change_params())
+            if is_same and document.has_versions:
+                # clangd sends nothing after a change that changes nothing. A server without
+                # versions must not be treated like this: its diagnostics could be the old file's.
+                connection.notify("textDocument/didClose", document.document_params())
+                connection.notify("textDocument/didOpen", document.did_open_params())
+            else:
+                connection.notify("textDocument/didChange", document.did_change_params())
         nursery.start_soon(self._check, connection, document, document.version)
         return document
 
@@ -310,11 +350,14 @@ class LanguageServerProcess:
             self._connection.notify("textDocument/didClose", document.document_params())
 
     async def _check(self, connection: JsonRpcConnection, document: Document, version: int) -> None:
+        began = trio.current_time()
         if self._pulls:
             diagnostics = await self._pull(connection, document, version)
         else:
             diagnostics = await document.wait_published(version)
         document.set_diagnostics(version, diagnostics)
+        if document.version == version:
+            self.is_late = trio.current_time() - began > LATE_S
 
     async def _pull(
         self, connection: JsonRpcConnection, document: Document, version: int

@@ -23,15 +23,21 @@ from tiller_daemon.lsp.definitions import (
 from tiller_daemon.lsp.diagnostics import format_diagnostics, new_errors
 from tiller_daemon.lsp.documents import Diagnostics
 from tiller_daemon.lsp.messages import Diagnostic
-from tiller_daemon.lsp.server_process import LanguageServerProcess, Launch, view_of
+from tiller_daemon.lsp.server_process import (
+    LATE_S,
+    Baseline,
+    LanguageServerProcess,
+    Launch,
+    view_of,
+)
 from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_protocol.answers import LanguageServerSummary
 
-CHANGE_WAIT_S: Final = 3.0
+CHANGE_WAIT_S: Final = LATE_S
 """How long the result of a change waits for new diagnostics; most servers take 0.3 s."""
 
 LATE_WAIT_S: Final = 0.3
-"""The wait while an earlier request is unanswered: the server is probably still loading."""
+"""The wait for a late server, which is probably still loading the project."""
 
 REPORT_WAIT_S: Final = 20.0
 """How long a model's request for diagnostics waits: the first check of a large project is slow."""
@@ -50,6 +56,8 @@ CRASH_FORGOTTEN_S: Final = 600.0
 """After `CRASHES_MAX` crashes within this time, a server is not restarted until one is older."""
 
 WARNING: Final = 2
+
+CHECK_FAILED: Final = "It failed to check the file."
 
 Enclose = Callable[[], Awaitable[CommandSandbox | None]]
 """Makes the sandbox in which a server sees no more than the model's commands; None if there is no
@@ -95,19 +103,41 @@ class ChangeCheck:
         if after is None:
             server.file_changed(file.path, None)
             return
+        before = server.known(file.path, file.text)
+        baseline = server.baseline(file.path, file.text)
+        current: Diagnostics | None = None
+        wait_s = LATE_WAIT_S if server.is_late else CHANGE_WAIT_S
+        with trio.move_on_after(wait_s) as limit:
+            current = await _check_change(server, file, baseline, after)
+        if current is not None and baseline.diagnostics is not None:
+            new = new_errors(baseline.diagnostics, baseline.text, current, after)
+            self._report("New errors in", server, file, new)
+            server.told(file.path, after, current)
+            return
         shown = text_of(self._workspace, file.path)
-        with trio.move_on_after(LATE_WAIT_S if server.is_late else CHANGE_WAIT_S) as limit:
-            if new := await _new_errors_in(server, file, after):
-                self._reports.append(
-                    f"New errors in {shown} ({server.name}):\n{format_diagnostics(new)}"
-                )
         if limit.cancelled_caught:
-            if not server.is_late:
-                why = f"{server.name} has not answered within {CHANGE_WAIT_S:g} s"
-                self._reports.append(f"(No diagnostics for {shown} yet: {why}.)")
+            why = f"yet: {server.name} has not answered within {wait_s:g} s."
             server.is_late = True
             # Let the server finish, so that the next change gets its diagnostics sooner.
             self._nursery.start_soon(server.diagnostics, file.path, after)
+        else:
+            why = f"from {server.name}. {server.problem or CHECK_FAILED}"
+        self._reports.append(f"(No diagnostics for {shown} {why})")
+        if before is not None:
+            late = new_errors(baseline.diagnostics or (), baseline.text, before, file.text)
+            self._report("Errors before this change in", server, file, late)
+            baseline.text, baseline.diagnostics = file.text, before
+
+    def _report(
+        self,
+        what: str,
+        server: LanguageServerProcess,
+        file: _ChangedFile,
+        errors: Sequence[Diagnostic],
+    ) -> None:
+        if errors:
+            shown = text_of(self._workspace, file.path)
+            self._reports.append(f"{what} {shown} ({server.name}):\n{format_diagnostics(errors)}")
 
 
 class LanguageServers:
@@ -226,7 +256,7 @@ class LanguageServers:
         while crashes and crashes[0] < trio.current_time() - CRASH_FORGOTTEN_S:
             crashes.popleft()
         if len(crashes) >= CRASHES_MAX or self._nursery is None:
-            return None
+            return server  # it says why nothing is checked
         self._make_slot()
         launch = Launch(isolated(self._variables), self._directory, confined, view)
         server = self._servers[key] = LanguageServerProcess(match, launch)
@@ -248,26 +278,19 @@ class LanguageServers:
             del self._servers[key]
 
 
-async def _new_errors_in(
-    server: LanguageServerProcess, file: _ChangedFile, after: str
-) -> list[Diagnostic] | None:
-    """Return the errors since the last report; `None` if the server can't provide diagnostics."""
-    before = server.baseline(file.path, file.text)
-    known: Diagnostics | None = ()
+async def _check_change(
+    server: LanguageServerProcess, file: _ChangedFile, baseline: Baseline, after: str
+) -> Diagnostics | None:
+    """Return the diagnostics of a changed file, and complete its `baseline`."""
     try:
         await _refresh(server, file.path)
-        if before:
+        if baseline.diagnostics is None:
             # Check the old text first, so that errors already in it are not reported.
-            known = await server.diagnostics(file.path, before)
+            baseline.diagnostics = await server.diagnostics(file.path, baseline.text)
     finally:
         # Even if the wait was cancelled, the server needs the new text.
         server.file_changed(file.path, after, created=not file.was_there)
-    current = await server.diagnostics(file.path, after)
-    if known is None or current is None:
-        return None
-    server.is_late = False
-    server.unreported.pop(file.path, None)
-    return new_errors(known, before, current, after)
+    return await server.diagnostics(file.path, after)
 
 
 async def _check_file(
@@ -285,10 +308,14 @@ async def _check_file(
         current = await server.diagnostics(file, text, fresh=True)
     if limit.cancelled_caught:
         lines.append(f"{shown}: {server.name} has not answered within {REPORT_WAIT_S:g} s.")
-    elif current is None:
-        why = server.problem or "It failed to check the file."
+        return
+    if current is None:
+        why = server.problem or CHECK_FAILED
         lines.append(f"{shown}: no diagnostics from {server.name}. {why}")
-    elif reported := [one for one in current if one.severity <= WARNING]:
+        return
+    server.is_late = False
+    server.told(file, text, current)
+    if reported := [one for one in current if one.severity <= WARNING]:
         lines.append(f"{shown} ({server.name}):\n{format_diagnostics(reported)}")
     else:
         lines.append(f"{shown}: {server.name} found no problems.")
