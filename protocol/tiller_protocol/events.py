@@ -60,9 +60,10 @@ class SessionCreated(Body, frozen=True, tag="session_created"):
 
 
 class SessionConfigured(Body, frozen=True, tag="session_configured"):
-    """The settings have changed."""
+    """The settings or the workspace have changed."""
 
     settings: Annotated[Settings, doc("All settings, as they apply from the next turn on.")]
+    workspace: Annotated[str | None, doc("The new workspace; absent if it is the same.")] = None
 
 
 class SessionTitled(Body, frozen=True, tag="session_titled"):

@@ -111,6 +111,7 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
             _create(snapshot, body, event.time)
         case SessionConfigured():
             snapshot.settings = body.settings
+            snapshot.workspace = body.workspace or snapshot.workspace
         case SessionTitled():
             snapshot.title = body.title
             _add_usage(snapshot, body.usage, body.cost)

@@ -59,17 +59,17 @@ class SessionDiff(Op, frozen=True, tag="session_diff"):
 
 
 class SessionConfigure(Op, frozen=True, tag="session_configure"):
-    """Changes a session's title or settings. New settings apply from the next turn on."""
+    """Changes a session's title, settings or workspace; settings apply from the next turn on."""
 
     session_id: SessionRef
-    settings: Annotated[Settings, doc("The new settings; absent fields stay as they are.")] = (
-        Settings()
-    )
+    settings: Annotated[Settings, doc("New settings; absent fields stay as they are.")] = Settings()
     title: Annotated[str | None, doc("The new title, in one line. Default: no change.")] = None
     clear: Annotated[
-        tuple[str, ...],
-        doc("Names of settings to reset to their defaults before `settings` takes effect."),
+        tuple[str, ...], doc("Settings to reset to their defaults before `settings` takes effect.")
     ] = ()
+    workspace: Annotated[
+        str | None, doc("Absolute path to which the workspace has moved. `busy` during a turn.")
+    ] = None
 
 
 class SessionFork(Op, frozen=True, tag="session_fork"):

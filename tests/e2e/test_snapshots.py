@@ -348,7 +348,7 @@ async def test_a_session_whose_workspace_is_gone_can_not_be_reverted(
     log = await frontend.log(session_id)
 
     refused = await frontend.refused(Revert(session_id, turn_id))
-    assert refused.message == f"The workspace {workspace} does not exist."
+    assert refused.message.startswith(f"The workspace {workspace} does not exist. ")
     assert await frontend.log(session_id) == log
     assert await (there / "one").exists()
 

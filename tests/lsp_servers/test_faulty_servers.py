@@ -153,7 +153,9 @@ async def test_a_server_that_is_always_late_is_not_waited_for_but_its_errors_are
         await testbed.release("a.txt", text)
     report = await testbed.edit("a.txt", "good\nbad\nmore\n")
     assert report.startswith("(No diagnostics for a.txt yet: rude has not answered within 0.3 s.)")
-    assert report.endswith("Errors before this change in a.txt (rude):\n  2:3 error: bad is bad (7)")
+    assert report.endswith(
+        "Errors before this change in a.txt (rude):\n  2:3 error: bad is bad (7)"
+    )
     report = await testbed.edit("a.txt", "good\nbad\nmore\nand more\n")
     assert "not answered within 0.3 s" in report
     assert "rror" not in report, "they are reported once"

@@ -44,7 +44,7 @@ _AddParser = Callable[..., Parser]
 
 SETTINGS = (
     *("model", "agent", "variant", "approve", "sandbox", "max-steps", "budget"),
-    *("session-budget", "tools", "follow-ups", "title"),
+    *("session-budget", "tools", "follow-ups", "title", "workspace"),
 )
 """The settings that `set` can change."""
 

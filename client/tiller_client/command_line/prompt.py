@@ -74,7 +74,7 @@ def name_files(arguments: Sequence[str]) -> tuple[str, ...]:
     return tuple(_to_send(os.path.abspath(argument)) for argument in arguments)  # noqa: PTH100 - no link is followed
 
 
-def read_workspace(argument: str) -> str:
+def read_workspace(argument: str, advice: str = "name the workspace with -C DIR") -> str:
     """Return the absolute path of an existing directory; raises `UsageError`.
 
     With `--host`, a relative path starts at the user's home on the other machine, and the daemon
@@ -84,13 +84,12 @@ def read_workspace(argument: str) -> str:
         return _to_send(remote.path(argument))
     path = Path(argument)
     if not path.is_dir():
-        raise UsageError(f"{argument} is not a directory; name the workspace with -C DIR")
+        raise UsageError(f"{argument} is not a directory; {advice}")
     try:
         return _to_send(str(path.resolve()))
     except FileNotFoundError:
         raise UsageError(
-            "the current directory no longer exists; change to another one, or name the workspace "
-            "with -C DIR"
+            f"the current directory no longer exists; change to another one, or {advice}"
         ) from None
 
 

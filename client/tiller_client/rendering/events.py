@@ -182,7 +182,7 @@ class Renderer:
             case SessionCreated():
                 self._settings = body.settings
             case SessionConfigured():
-                yield from self._configured(body.settings)
+                yield from self._configured(body)
             case SessionTitled():
                 if self._prompts:  # otherwise it was just typed
                     yield from self._line(self._paint.dim(f"title: {one_line(body.title)}"))
@@ -200,11 +200,14 @@ class Renderer:
             case _:
                 assert_never(body)
 
-    def _configured(self, settings: Settings) -> Iterator[Piece]:
+    def _configured(self, body: SessionConfigured) -> Iterator[Piece]:
         """Render the changed settings, except grants by `always`: the answer has shown those."""
+        if body.workspace:
+            yield from self._line(self._paint.dim(f"new workspace: {one_line(body.workspace)}"))
+        settings = body.settings
         old, self._settings = self._settings, settings
         names = [name for name in FIELDS if getattr(old, name, None) != getattr(settings, name)]
-        if names != ["permissions"]:
+        if names != ["permissions"] and not (body.workspace and not names):
             changed = ", ".join(name.replace("_", " ") for name in names)
             yield from self._line(self._paint.dim(f"new settings from the next turn on: {changed}"))
 

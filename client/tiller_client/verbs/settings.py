@@ -1,4 +1,4 @@
-"""`set`: changes one setting of a session, or its title."""
+"""`set`: changes one setting of a session, its title or its workspace."""
 
 from argparse import Namespace
 from typing import Any, get_args
@@ -7,6 +7,7 @@ import msgspec
 
 from tiller_client.command_line import choose
 from tiller_client.command_line.choices import read_budget, read_tools
+from tiller_client.command_line.prompt import read_workspace
 from tiller_client.connecting.connection import connect
 from tiller_client.errors import UsageError
 from tiller_client.following.snapshots import read_snapshot
@@ -32,6 +33,7 @@ def run(arguments: Namespace) -> int:
     """Change the setting, from the next turn on; an empty value resets it."""
     name, value = arguments.name, arguments.value
     changes = _changes(name, value)
+    value = changes.get("workspace", value)
     with connect("tiller set") as connection:
         session_id = choose.session_id(connection, arguments.session, changes=True)
         session = choose.session_name(read_snapshot(connection.ask, session_id))
@@ -46,6 +48,10 @@ def _changes(name: str, value: str) -> dict[str, Any]:
     """Return the fields of the op; raises `UsageError` if the value is invalid."""
     if name == "title":
         return {"title": value}
+    if name == "workspace":
+        if not value:
+            raise UsageError("a session needs a workspace; name a directory")
+        return {"workspace": read_workspace(value, "name the workspace's new place")}
     field = FIELDS.get(name, name.replace("-", "_"))
     if not value:
         return {"clear": (field,)}

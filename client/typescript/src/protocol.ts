@@ -157,17 +157,19 @@ export interface SessionDiff {
   step?: number | null;
 }
 
-/** Changes a session's title or settings. New settings apply from the next turn on. */
+/** Changes a session's title, settings or workspace; settings apply from the next turn on. */
 export interface SessionConfigure {
   type: "session_configure";
   /** Id of the session. */
   session_id: string;
-  /** The new settings; absent fields stay as they are. */
+  /** New settings; absent fields stay as they are. */
   settings?: Settings;
   /** The new title, in one line. Default: no change. */
   title?: string | null;
-  /** Names of settings to reset to their defaults before `settings` takes effect. */
+  /** Settings to reset to their defaults before `settings` takes effect. */
   clear?: Array<string>;
+  /** Absolute path to which the workspace has moved. `busy` during a turn. */
+  workspace?: string | null;
 }
 
 /** Creates a session that shares another session's log up to an event. Answered by `Created`. */
@@ -1136,11 +1138,13 @@ export interface SessionCreated {
   owner_item_id?: string | null;
 }
 
-/** The settings have changed. */
+/** The settings or the workspace have changed. */
 export interface SessionConfigured {
   type: "session_configured";
   /** All settings, as they apply from the next turn on. */
   settings: Settings;
+  /** The new workspace; absent if it is the same. */
+  workspace?: string | null;
 }
 
 /** The session has a new title. */

@@ -123,8 +123,14 @@ def _configure(state: SessionState, op: SessionConfigure, pending: PendingSubmis
     if op.settings.model and op.settings.variant is None:
         # A variant that was chosen for another model.
         settings = without_foreign_variant(state.services, settings)
-    check_settings(state.services, snapshot.workspace, op.settings, settings)
-    configured = () if titled and settings == snapshot.settings else (SessionConfigured(settings),)
+    if op.workspace is not None:
+        check_workspace(op.workspace)
+        if state.turn:
+            raise _busy(state.turn)
+    check_settings(state.services, op.workspace or snapshot.workspace, op.settings, settings)
+    configured = (SessionConfigured(settings, op.workspace),)
+    if titled and settings == snapshot.settings and op.workspace is None:
+        configured = ()
     state.put(pending, *titled, *configured)
 
 
@@ -298,7 +304,7 @@ def _run_user_command(state: SessionState, op: Shell, pending: PendingSubmission
     if state.turn:
         raise _busy(state.turn)
     snapshot = state.outbox.fold_pending()
-    check_workspace(snapshot.workspace)
+    check_workspace(snapshot.workspace, snapshot.session_id)
     only_tool = TurnChoices(TurnOverrides(tools=(TOOL,)))
     frozen = freeze_context(state.services, snapshot, only_tool)
     run_command = partial(run_user_command, op.command)

@@ -183,7 +183,8 @@ class Supervisor:
         """Create a session that reads its parent's events as its beginning; nothing is copied."""
         parent = await self._sessions.find(op.session_id)
         # The fork reads the shared history from the log, so all of it must be there first.
-        head = parent.outbox.fold_pending().seq
+        now = parent.outbox.fold_pending()
+        head = now.seq
         await parent.outbox.committed()
         at = head if op.at is None else op.at
         if not 1 <= at <= head:
@@ -192,7 +193,8 @@ class Supervisor:
             )
             raise RejectionError("not_found", message)
         shared = await load_snapshot(self._services.log, op.session_id, at)
-        created = SessionCreated(shared.workspace, shared.settings, op.session_id, at)
+        # Even an early part of the history goes on where the workspace is now.
+        created = SessionCreated(now.workspace, shared.settings, op.session_id, at)
         return await self._begin(pending, fork_base(shared, self._services.new_id()), created)
 
     async def _begin(

@@ -49,8 +49,11 @@ def input_data(op: UserInput) -> dict[str, Any]:
     return {"input": msgspec.to_builtins(op)}
 
 
-def check_workspace(workspace: str) -> None:
-    """Reject a workspace that is not an accessible directory."""
+def check_workspace(workspace: str, session_id: str = "") -> None:
+    """Reject a workspace that is not an accessible directory.
+
+    For the workspace of a session, the message says how to name another one.
+    """
     path = Path(workspace)
     if not path.is_absolute():
         problem = "is not an absolute path"
@@ -62,7 +65,10 @@ def check_workspace(workspace: str) -> None:
         problem = "is not a directory"
     else:
         problem = "can't be read: check its permissions"
-    raise RejectionError("invalid_settings", f"The workspace {workspace} {problem}.")
+    message = f"The workspace {workspace} {problem}."
+    if session_id:
+        message += f" If it has moved, name its new place: tiller set {session_id} workspace DIR"
+    raise RejectionError("invalid_settings", message)
 
 
 def _is_usable_directory(path: str) -> bool:

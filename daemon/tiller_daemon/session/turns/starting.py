@@ -86,7 +86,7 @@ def _start_turn(
     pending: PendingSubmission,
 ) -> Started:
     snapshot = state.outbox.fold_pending()
-    check_workspace(snapshot.workspace)
+    check_workspace(snapshot.workspace, snapshot.session_id)
     sub_agent_run = pending.sub_agent_run
     inherited = sub_agent_run.inherited if sub_agent_run else None
     frozen = freeze_context(state.services, snapshot, choices, inherited)
