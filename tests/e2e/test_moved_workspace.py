@@ -13,8 +13,8 @@ from e2e.words import always, bash, calls, hang, text, write
 from support.daemon import Daemon
 from support.frontend import Frontend
 from tiller_protocol.answers import Created, SessionListResult, SessionResult
-from tiller_protocol.op import Op
 from tiller_protocol.ops import (
+    AnyOp,
     Revert,
     SessionConfigure,
     SessionFork,
@@ -48,7 +48,7 @@ async def place_of(frontend: Frontend, session_id: str) -> str:
     ids=["input", "shell", "revert"],
 )
 async def test_an_op_in_a_workspace_that_is_gone_says_how_to_name_its_new_place(
-    frontend: Frontend, workspace: Path, op: Callable[[str, str], Op]
+    frontend: Frontend, workspace: Path, op: Callable[[str, str], AnyOp]
 ) -> None:
     session_id = await frontend.session(workspace, text("one"))
     await frontend.say(session_id)

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import trio
 
 from tiller_daemon.private import make_directory, open_private
+from tiller_daemon.processes.terminal_text import TerminalText
 
 END_BYTES: Final = 50 * 1024
 """How much of each end of the output is kept in memory; a model sees no more than this in total."""
@@ -44,10 +45,13 @@ class CapturedOutput(NamedTuple):
 class Capture:
     """Collects output piece by piece in bounded memory; call `close` after the command."""
 
-    def __init__(self, spill_path: Path) -> None:
+    def __init__(self, spill_path: Path, terminal: TerminalText | None = None) -> None:
+        """With a `terminal`, all but the live text is what that terminal shows in the end."""
         self._path: Final = spill_path
+        self._terminal: Final = terminal
         # Incremental, because a piece may end in the middle of a character.
         self._live: Final = codecs.getincrementaldecoder("utf-8")("replace")
+        self._live_bytes = 0
         self._head = bytearray()
         self._tail = bytearray()
         self._size_bytes = 0
@@ -63,34 +67,29 @@ class Capture:
         storing it. The first piece that does not fit into memory opens the spill file. If the file
         can't be written (disk full), `CapturedOutput.where` says so, and the command continues.
         """
-        left_bytes = LIVE_BYTES_MAX - self._size_bytes
+        left_bytes = LIVE_BYTES_MAX - self._live_bytes
         shown = self._live.decode(piece[:left_bytes]) if left_bytes > 0 else ""
-        self._lines += piece.count(b"\n")
-        before_bytes = self._size_bytes
-        self._size_bytes += len(piece)
-        if self._size_bytes > END_BYTES and self._spilled_bytes < SPILL_BYTES_MAX:
-            # The file gets the whole output, so it begins with the part that is in memory.
-            opening = bytes(self._head) if before_bytes <= END_BYTES else b""
-            await trio.to_thread.run_sync(self._write, opening + piece)
-        into_head = END_BYTES - len(self._head)
-        self._head += piece[:into_head]
-        self._tail += piece[into_head:]
-        del self._tail[:-END_BYTES]
+        self._live_bytes += len(piece)
+        if to_write := self._keep(self._terminal.feed(piece) if self._terminal else piece):
+            await trio.to_thread.run_sync(self._write, to_write)
         return shown
 
     async def spill(self) -> None:
         """Write a spill file even if the output fits into memory; call this after the end."""
+        self._end()
         if self._size_bytes <= END_BYTES:
             await trio.to_thread.run_sync(self._write, bytes(self._head))
 
     def close(self) -> None:
         """Close the spill file if there is one."""
+        self._end()
         if self._spill is not None:
             os.close(self._spill)
             self._spill = None
 
     def result(self) -> CapturedOutput:
         """Return the output so far; invalid UTF-8 is replaced."""
+        self._end()
         kept_bytes = len(self._head) + len(self._tail)
         if kept_bytes == self._size_bytes:
             head, tail = (self._head + self._tail).decode(errors="replace"), ""
@@ -102,6 +101,26 @@ class Capture:
     def spill_path(self) -> str:
         """Return the path of the spill file; empty if there is none."""
         return str(self._path) if self._spilled_bytes else ""
+
+    def _end(self) -> None:
+        """Keep what the terminal still holds, which is little."""
+        if self._terminal and (to_write := self._keep(self._terminal.end())):
+            self._write(to_write)
+
+    def _keep(self, piece: bytes) -> bytes:
+        """Keep output in memory; return what belongs into the spill file."""
+        self._lines += piece.count(b"\n")
+        before_bytes = self._size_bytes
+        self._size_bytes += len(piece)
+        to_write = b""
+        if self._size_bytes > END_BYTES and self._spilled_bytes < SPILL_BYTES_MAX:
+            # The file gets the whole output, so it begins with the part that is in memory.
+            to_write = (bytes(self._head) if before_bytes <= END_BYTES else b"") + piece
+        into_head = END_BYTES - len(self._head)
+        self._head += piece[:into_head]
+        self._tail += piece[into_head:]
+        del self._tail[:-END_BYTES]
+        return to_write
 
     def _write(self, piece: bytes) -> None:
         left_bytes = SPILL_BYTES_MAX - self._spilled_bytes

@@ -17,6 +17,7 @@ import trio
 
 from tiller_daemon.isolation import set_inside
 from tiller_daemon.processes.process_tree import EndedProcesses, ProcessTree
+from tiller_daemon.processes.terminal_text import ROWS
 from tiller_daemon.redaction.byte_stream import ByteRedactor
 from tiller_daemon.sandbox.confinement import CommandSandbox, NotConfined, WrappedCommand
 
@@ -38,9 +39,8 @@ TIMEOUT_GRACE_S: Final = 2.0
 END_SHIELD_S: Final = 5.0
 """The longest that an interrupt waits for processes to die."""
 
-TERMINAL_ROWS: Final = 40
 TERMINAL_COLUMNS: Final = 120
-"""The size of a command's terminal."""
+"""The width of a command's terminal."""
 
 
 STARTS_MAX: Final = 3
@@ -237,7 +237,7 @@ def _start_in_terminal(
 ) -> tuple[ProcessTree, int]:
     """Start a command in a new terminal, which gives it job control and colours."""
     ours, theirs = os.openpty()
-    termios.tcsetwinsize(theirs, (TERMINAL_ROWS, TERMINAL_COLUMNS))
+    termios.tcsetwinsize(theirs, (ROWS, TERMINAL_COLUMNS))
     # The first terminal that a session leader opens becomes its controlling terminal.
     opener = ("/bin/sh", "-c", 'exec "$@" <"$0"', os.ttyname(theirs))
     opening = WrappedCommand((*opener, *enclosed.arguments), enclosed.descriptors)

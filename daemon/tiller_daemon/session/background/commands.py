@@ -13,6 +13,7 @@ from msgspec import structs
 
 from tiller_daemon.processes.capture import Capture
 from tiller_daemon.processes.command import CommandInput, CommandProblem, run_command
+from tiller_daemon.processes.terminal_text import TerminalText, last_state
 from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.sandbox.quarantine import QUARANTINED
 from tiller_daemon.session.background.listing import listed_with, next_id
@@ -112,7 +113,7 @@ class Background:
         )
         command = _RunningCommand(
             listed,
-            Capture(start.spill_path),
+            Capture(start.spill_path, TerminalText()),
             CommandInput(terminal=start.terminal),
             start.confined,
         )
@@ -132,8 +133,7 @@ class Background:
         command = self._find(command_id)
         with trio.move_on_after(wait_s):
             await self._wait(command, until_end=until_end)
-        # A terminal ends lines with CR LF.
-        text = command.unread.decode(errors="replace").replace("\r\n", "\n")
+        text = last_state(bytes(command.unread))
         dropped_bytes, command.dropped_bytes = command.dropped_bytes, 0
         command.unread.clear()
         notes = command.sandbox_notes

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 from tiller_daemon.isolation import find_program
 from tiller_daemon.processes.capture import Capture
 from tiller_daemon.processes.command import CommandEnd, CommandInput, run_command
+from tiller_daemon.processes.terminal_text import TerminalText
 from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.tools.base import (
     BackgroundStart,
@@ -77,7 +78,7 @@ async def _run_in(
     arguments: BashArguments,
     environment: ToolEnvironment,
 ) -> ToolResult:
-    capture = Capture(spill_path(environment))
+    capture = Capture(spill_path(environment), TerminalText())
 
     async def receive(piece: bytes) -> None:
         if shown := await capture.add(piece):
@@ -94,10 +95,7 @@ async def _run_in(
             secrets=environment.secrets,
             confined=confined,
         )
-        # A terminal ends lines with CR LF.
-        output = (await truncated_output(capture)).replace(
-            "\r\n", "\n" if arguments.pty else "\r\n"
-        )
+        output = await truncated_output(capture)
     finally:
         capture.close()
     sandbox = sandbox_notes(confined, end.status, output, has_run=end.has_run)
