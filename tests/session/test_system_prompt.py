@@ -226,7 +226,7 @@ async def test_b60_what_may_not_be_read_unasked_is_in_no_prompt_and_said_once(
     (warning,) = [e.body for e in events if isinstance(e.body, WarningRaised)]
     assert warning.code == "document_refused"
     assert warning.message == (
-        "Not read, and left out of the system prompt: "
+        "Left out of the system prompt: "
         f"{place}/AGENTS.md: reading {place}/.env needs approval; "
         f"{place}/.agents/skills/x/SKILL.md: reading {place}/secrets/SKILL.md needs approval."
     )

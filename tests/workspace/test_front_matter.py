@@ -34,6 +34,27 @@ def test_words_stay_words(word):
     assert parse(f"---\ndescription: {word}\n---\n", Head)[0].description == word
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Set up the harness: hooks, servers",
+        "[beta] does x",
+        "[beta]",
+        "@mention helper",
+        "{a: b}",
+        "it's *bold*: yes",
+        "&a `code` %x",
+        "!!python/object/apply:os.system ['true']",
+    ],
+)
+def test_a_text_needs_no_quotes(text):
+    rest = "tools: [read, ls]\nother: [1]\n"
+    head, _ = parse(f"---\nname: x\ndescription: {text}\n{rest}---\n", Head)
+    assert (head.description, head.tools) == (text, ("read", "ls"))
+    head, _ = parse(f"---\ndescription: {text}\n  and more\nname: 'x'\n---\n", Head)
+    assert (head.description, head.name) == (f"{text} and more", "x")
+
+
 def test_a_text_without_a_head_is_all_body_and_an_empty_field_is_absent():
     assert parse("# Title\n---\n", Head) == (Head(), "# Title\n---\n")
     assert parse("---\ntools:\n---\nx", Head) == (Head(), "x")
@@ -43,17 +64,14 @@ def test_a_text_without_a_head_is_all_body_and_an_empty_field_is_absent():
 @pytest.mark.parametrize(
     "head",
     [
-        "name: [",
         "- a\n- b",
         "just text",
         "tools: read, ls",
         "steps: many",
-        "name: &a [*a]",
         "tools: &a [*a]",
-        "name: {a: b}",
         "? [a]\n: b",
         "name: \x00",
-        "name: !!python/object/apply:os.system ['true']",
+        "name: a\n\tb: c\n[",
         "a: " + "[" * 100,
         "- " * 1000,
         "? " * 1000,

@@ -37,7 +37,7 @@ def test_the_users_and_the_projects_are_listed_and_of_two_with_one_name_the_user
     ]
 
 
-def test_what_is_no_skill_is_passed_over(places):
+def test_what_is_no_skill_is_passed_over_with_a_reason(places):
     workspace, config = places
     skills = config / "skills"
     for number, text in enumerate(("no head", "---\nname: x\n---\n", "---\n[\n---\n", "---\n")):
@@ -47,7 +47,36 @@ def test_what_is_no_skill_is_passed_over(places):
     (skills / "fifo").mkdir()
     os.mkfifo(skills / "fifo" / "SKILL.md")
     (skills / "file").write_text("x")
-    assert find_skills(workspace, config, is_open) == ()
+    found = find_skills(workspace, config, is_open)
+    reasons = {skill.path.split("/")[-2]: skill.problem for skill in found}
+    for name, why in {
+        "0": "missing required field `name`",
+        "1": "missing required field `description`",
+        "2": "its front matter is not YAML",
+        "3": "its front matter has no end",
+        "long": "length <= 1024",
+        "fifo": "not a regular file",
+    }.items():
+        assert why in reasons[name]
+
+
+@pytest.mark.parametrize(
+    "description", ["Set up the harness: hooks", "[beta] does x", "@mention helper", "a: b: [c"]
+)
+def test_a_description_needs_no_quotes(places, description):
+    workspace, config = places
+    write(workspace / ".agents" / "skills" / "a", "x", description)
+    (skill,) = find_skills(workspace, config, is_open)
+    assert (skill.description, skill.problem) == (description, "")
+
+
+def test_two_skills_of_a_project_with_one_name_are_a_problem(places):
+    workspace, config = places
+    for name in "ab":
+        write(workspace / ".agents" / "skills" / name, "x")
+    first, second = find_skills(workspace, config, is_open)
+    assert (first.name, first.problem) == ("x", "")
+    assert second.problem == f"{first.path} has the same name, x"
 
 
 def test_a_long_body_is_not_read(places):
@@ -82,4 +111,6 @@ def test_no_more_than_the_limit_are_listed(places):
     workspace, config = places
     for number in range(SKILLS_MAX + 5):
         write(workspace / ".agents" / "skills" / f"{number:03}", f"s{number}")
-    assert len(find_skills(workspace, config, is_open)) == SKILLS_MAX
+    *listed, last = find_skills(workspace, config, is_open)
+    assert len(listed) == SKILLS_MAX
+    assert "more than 100 skills" in last.problem

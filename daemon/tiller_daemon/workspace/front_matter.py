@@ -4,9 +4,12 @@ Other programs use YAML in their skills, commands and agents. Only texts, lists 
 parsed, so no object is ever constructed.
 """
 
+import re
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
+from msgspec.inspect import StrType, UnionType, type_info
+from msgspec.structs import fields
 
 from tiller_daemon.workspace.documents import Document, RefusedDocument
 
@@ -21,6 +24,9 @@ FILE_BYTES_MAX: Final = 64 * 1024
 """A longer agent or command is refused, as half a prompt is useless."""
 
 _FENCE: Final = "---"
+
+_VALUE: Final = re.compile(r"^([\w-]+):[ \t]+(?![|>\"'])(\S.*(?:\n[ \t]+.*)*)$", re.MULTILINE)
+"""A name at the beginning of a line, and its value, which may continue in indented lines."""
 
 Head = TypeVar("Head", bound=msgspec.Struct)
 
@@ -54,12 +60,14 @@ def parse(text: str, wanted: type[Head]) -> tuple[Head, str]:
         raise FrontMatterError(f"its front matter is longer than {HEAD_BYTES_MAX} bytes")
     if head.count("[") + head.count("{") > BRACKETS_MAX:
         raise FrontMatterError(f"its front matter has more than {BRACKETS_MAX} brackets")
-    values = {name: value for name, value in _load(head).items() if value not in ("", None)}
     try:
-        # The parser returns only texts, so `strict=False` converts `true` and numbers.
-        return msgspec.convert(values, wanted, strict=False), body
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise FrontMatterError(f"its front matter can't be used: {error}") from None
+        return _convert(head, wanted), body
+    except FrontMatterError as error:
+        # People write texts without quotes, even if YAML needs them: `description: Set up: hooks`.
+        try:
+            return _convert(_quoted(head, wanted), wanted), body
+        except FrontMatterError:
+            raise error from None
 
 
 def parse_document(document: Document | RefusedDocument, wanted: type[Head]) -> tuple[Head, str]:
@@ -69,6 +77,32 @@ def parse_document(document: Document | RefusedDocument, wanted: type[Head]) -> 
     if document.cut:
         raise FrontMatterError(f"its file is longer than {FILE_BYTES_MAX // 1024} KiB")
     return parse(document.text, wanted)
+
+
+def _convert(head: str, wanted: type[Head]) -> Head:
+    values = {name: value for name, value in _load(head).items() if value not in ("", None)}
+    try:
+        # The parser returns only texts, so `strict=False` converts `true` and numbers.
+        return msgspec.convert(values, wanted, strict=False)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise FrontMatterError(f"its front matter can't be used: {error}") from None
+
+
+def _quoted(head: str, wanted: type[Head]) -> str:
+    """Put quotes around the values of fields that are texts, unless they are quoted or a block."""
+    texts = {field.encode_name for field in fields(wanted) if _is_text(field.type)}
+
+    def quote(found: re.Match[str]) -> str:
+        name, value = found[1], found[2].replace("'", "''")
+        return f"{name}: '{value}'" if name in texts else found[0]
+
+    return _VALUE.sub(quote, head)
+
+
+def _is_text(kind: object) -> bool:
+    described = type_info(kind)
+    options = described.types if isinstance(described, UnionType) else (described,)
+    return any(isinstance(one, StrType) for one in options)
 
 
 def _load(head: str) -> dict[str, Any]:

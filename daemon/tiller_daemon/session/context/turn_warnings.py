@@ -111,5 +111,5 @@ class TurnWarnings:
         new = [document for document in refused if self._is_new("document_refused", document)]
         if not new:
             return []
-        message = f"Not read, and left out of the system prompt: {'; '.join(new)}."
+        message = f"Left out of the system prompt: {'; '.join(new)}."
         return [WarningRaised("document_refused", message)]
