@@ -1,6 +1,7 @@
 """The tools `ls`, `glob` and `grep`: what is found, what is left out, and that it is bounded."""
 
 import os
+import time
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from tiller_daemon.tools.base import ToolFailure
 from tiller_daemon.tools.search import glob as glob_module
 from tiller_daemon.tools.search import grep as grep_module
 from tiller_daemon.tools.search.path_pattern import PathPattern
+from tiller_daemon.tools.search.ripgrep import SEARCH_S_MAX
 
 
 @pytest.fixture
@@ -119,6 +121,25 @@ async def test_grep_says_what_is_wrong_with_an_expression(tree):
         await tree.call("grep", pattern="a\0b")
 
 
+@pytest.mark.parametrize("pattern", ["end;$", "^foo end;$", r"end;\r$", r"end;\r?$", r"\w+;$"])
+async def test_the_end_of_a_line_is_found_in_a_file_of_windows_too(bench, pattern):
+    (bench.workspace / "a.txt").write_bytes(b"foo end;\r\nno end; here\r\n")
+    found = await bench.call("grep", pattern=pattern)
+    assert found.output == "a.txt\n     1\tfoo end;"
+
+
+async def test_pipes_in_place_of_ignore_files_stop_no_search(bench):
+    names = (".gitignore", "sub/.gitignore", "sub/.ignore", ".rgignore", ".git/info/exclude")
+    for pipe in (bench.workspace / name for name in names):
+        pipe.parent.mkdir(parents=True, exist_ok=True)
+        os.mkfifo(pipe)
+    (bench.workspace.parent / ".gitignore").symlink_to(bench.workspace / ".gitignore")
+    bench.put("sub/a.txt", "foo\n")
+    began = time.monotonic()
+    assert (await bench.call("glob", pattern="*.txt")).output == "sub/a.txt"
+    assert time.monotonic() - began < SEARCH_S_MAX / 2
+
+
 async def test_b58_grep_refuses_what_would_hang(bench):
     os.mkfifo(bench.workspace / "fifo")
     with pytest.raises(ToolFailure, match="fifo is a FIFO"):
@@ -155,6 +176,10 @@ async def test_a_search_shows_names_and_lines_that_are_no_text(bench):
         ("{a,b/c}.txt", "a.txt x/a.txt b/c.txt", "c.txt x/b/c.txt"),
         ("[a-c]?.t", "b1.t", "d1.t b.t"),
         ("[!a].t", "b.t", "a.t"),
+        ("app/[id]/page.tsx", "app/[id]/page.tsx app/i/page.tsx", "app/id/page.tsx"),
+        ("app/[id]/*.tsx", "app/[id]/page.tsx", "app/[x]/page.tsx"),
+        ("[[...slug]].ts", "[[...slug]].ts x/[[...slug]].ts", "slug.ts"),
+        ("a[!].{t,u}", "a[!].t a[!].u", "ab.t"),
         ("{x}", "{x}", "x"),
         ("a{,b}", "a ab", "b"),
     ],

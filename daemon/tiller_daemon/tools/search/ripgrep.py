@@ -5,10 +5,12 @@ is not. A record reports what ripgrep read under a name, but a link may have led
 So show nothing from a record before `recheck` has confirmed it.
 """
 
+import re
 import shutil
 import sysconfig
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Final, Literal
@@ -20,6 +22,7 @@ from tiller_daemon.files.pinned_directory import PinnedDirectory
 from tiller_daemon.isolation import find_program, isolated
 from tiller_daemon.processes.command import CommandProblem, run_command
 from tiller_daemon.tools.base import ToolEnvironment, ToolFailure
+from tiller_daemon.tools.search.fed_pipes import with_fed_pipes
 
 SEARCH_S_MAX: Final = 30.0
 """A search that takes longer is stopped, and its results so far are shown."""
@@ -50,6 +53,8 @@ LINES: Final = (
     "--max-columns-preview",
 )
 """Options of a search for lines."""
+
+_CARRIAGE_RETURN = re.compile(r"\r|\\r|\\x0d|\\x\{0*d\}", re.IGNORECASE)
 
 _FAILED: Final = 2
 """Exit status after an error. A lower one tells only whether anything matched."""
@@ -135,13 +140,15 @@ async def _run(
 
     with trio.CancelScope() as enough:
         try:
-            end = await run_command(
+            run = partial(
+                run_command,
                 command,
                 directory=beneath.directory,
                 variables=isolated(environment.commands.variables()),
                 receive=receive,
                 timeout_s=SEARCH_S_MAX,
             )
+            end = await with_fed_pipes(beneath.directory, run)
         except CommandProblem as problem:
             reason = str(problem).rstrip(".")
             raise _Unusable(f"{command[0]} does not run ({reason})") from problem
@@ -169,8 +176,12 @@ def find_ripgrep() -> list[str]:
 
 def _arguments(query: Query, ignore_file: str) -> list[str]:
     options = [*ALWAYS, f"--ignore-file={ignore_file}"] if ignore_file else [*ALWAYS]
-    what = ["--files", "--"] if query.pattern is None else [*LINES, "--", query.pattern]
-    return [*options, *what, query.target]
+    if query.pattern is None:
+        return [*options, "--files", "--", query.target]
+    if "$" in query.pattern and not _CARRIAGE_RETURN.search(query.pattern):
+        # Then `$` matches before CRLF, too, but a carriage return can't be searched for.
+        options.append("--crlf")
+    return [*options, *LINES, "--", query.pattern, query.target]
 
 
 @contextmanager
