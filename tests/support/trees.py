@@ -73,4 +73,6 @@ def _fits(parts: list[str], names: list[str]) -> bool:
         return not names
     if parts[0] == "**":
         return any(_fits(parts[1:], names[taken:]) for taken in range(len(names) + 1))
-    return bool(names) and fnmatch.fnmatchcase(names[0], parts[0]) and _fits(parts[1:], names[1:])
+    either = (parts[0], parts[0].replace("[", "[[]"))
+    matches = bool(names) and any(fnmatch.fnmatchcase(names[0], one) for one in either)
+    return matches and _fits(parts[1:], names[1:])

@@ -1,7 +1,7 @@
 """Patterns for paths as models write them: `*.py`, `src/**/*.{ts,tsx}`, `[a-c]?.txt`. Pure.
 
 A pattern without a slash matches names at any depth, as in a `.gitignore`. `**` matches any number
-of directories, including none; `*` does not match a slash.
+of directories, including none; `*` does not match a slash. Brackets also match themselves.
 """
 
 import fnmatch
@@ -45,8 +45,7 @@ class PathPattern:
         alternatives = [_parts(expanded) for expanded in _alternatives(plain)]
         # `fnmatch.translate` gives stars that don't backtrack, so no pattern takes for ever.
         self._patterns: Final = [
-            [None if part == "**" else re.compile(fnmatch.translate(part)) for part in parts]
-            for parts in alternatives
+            [None if part == "**" else _compile(part) for part in parts] for parts in alternatives
         ]
         self._names_in: Final[dict[str, list[Name]]] = {}
         lines = chain.from_iterable(map(_ignore_lines, alternatives))
@@ -67,6 +66,14 @@ class PathPattern:
     def _find_names(self, directory: str) -> list[Name]:
         names = directory.split("/") if directory else []
         return [name for parts in self._patterns for name in _last_names(parts, names)]
+
+
+def _compile(part: str) -> re.Pattern[str]:
+    expression = fnmatch.translate(part)
+    if "[" in part:
+        # Brackets may be part of a name, as in `app/[id]/page.tsx`.
+        expression += "|" + fnmatch.translate(part.replace("[", "[[]"))
+    return re.compile(expression)
 
 
 def ignore_lines_without(fragments: Iterable[str]) -> tuple[str, ...]:
