@@ -91,3 +91,35 @@ def test_a_file_that_becomes_a_link_after_it_was_judged_is_not_opened(world):
     judged.path.symlink_to(world / "other" / "b.py")
     with pytest.raises(PathProblem, match="is a link"):
         open_regular(judged)
+
+
+@pytest.mark.parametrize(
+    ("on_disk", "asked"),
+    [
+        ("cafe\u0301.txt", "caf\xe9.txt"),
+        ("caf\xe9.txt", "cafe\u0301.txt"),
+        ("Screenshot 9.41\u202fAM.png", "Screenshot 9.41 AM.png"),
+        ("a\xa0b.txt", "a b.txt"),
+        ("Capture d\u2019e\u0301cran.png", "Capture d'\xe9cran.png"),
+        ("e\u0301t\xe9/a\u202fb", "\xe9te\u0301/a b"),
+    ],
+)
+def test_a_name_that_looks_the_same_finds_the_one_file(tmp_path, on_disk, asked):
+    file = tmp_path / on_disk
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("x")
+    found = locate(tmp_path, asked)
+    assert (found.path, found.text) == (file, on_disk)
+    file.with_name(file.name.replace(".", "x.") + "y").write_text("other")
+    assert locate(tmp_path, asked).path == file
+
+
+def test_a_name_that_looks_like_two_or_like_a_link_leads_nowhere_new(tmp_path):
+    (tmp_path / "a\xa0b").write_text("x")
+    (tmp_path / "a\u202fb").write_text("x")
+    assert locate(tmp_path, "a b").path == tmp_path / "a b"
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    (workspace / "l\xa0k").symlink_to(tmp_path / "outside")
+    found = locate(workspace, "l k")
+    assert (found.path, found.inside) == (tmp_path / "outside", False)

@@ -8,14 +8,19 @@ whole files.
 import errno
 import os
 import stat
+import unicodedata
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
 PATH_BYTES_MAX: Final = 4096
 """The longest path that Linux accepts (`PATH_MAX`); longer paths are refused without checking the
 disk."""
+
+NAMES_COMPARED_MAX: Final = 5000
+"""In how many entries of a directory to look for a name that looks like a missing one."""
 
 _LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """The flags for opening a directory in order to list it."""
@@ -55,6 +60,8 @@ def locate(workspace: Path, path: str) -> Location:
     try:
         root = os.path.realpath(workspace)
         resolved = os.path.realpath(os.path.join(root, path))  # noqa: PTH118
+        if _may_look_alike(resolved) and not os.path.lexists(resolved):
+            resolved = os.path.realpath(_existing_path(resolved))
     except OSError:
         # A link was replaced while it was being read.
         raise PathProblem(f"{path} changed while it was being resolved. Try again.") from None
@@ -62,6 +69,32 @@ def locate(workspace: Path, path: str) -> Location:
     inside = resolved == root or resolved.startswith(above)
     shown = resolved[len(above) :] or "." if inside else resolved
     return Location(Path(resolved), inside, printable(shown))
+
+
+def _may_look_alike(path: str) -> bool:
+    return not path.isascii() or " " in path or "'" in path
+
+
+def _existing_path(path: str) -> str:
+    """Return the only existing path that looks like `path`, or else `path`.
+
+    macOS puts narrow blanks into names, and combining characters, which nobody types.
+    """
+    above, name = os.path.split(path)
+    if not name or os.path.lexists(path):
+        return path
+    above, looks = _existing_path(above), _looks(name)
+    try:
+        with os.scandir(above) as entries:
+            names = (entry.name for entry in islice(entries, NAMES_COMPARED_MAX))
+            alike = [each for each in names if _looks(each) == looks]
+    except OSError:
+        alike = []
+    return os.path.join(above, alike[0] if len(alike) == 1 else name)  # noqa: PTH118
+
+
+def _looks(name: str) -> str:
+    return unicodedata.normalize("NFKC", name).replace("\u2019", "'")
 
 
 def text_of(workspace: Path, path: Path) -> str:
