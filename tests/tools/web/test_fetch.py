@@ -136,6 +136,17 @@ async def test_nothing_is_sent_that_says_who_asks(near):
         ("application/vnd.api+json", b"{}", "{}"),
         ("text/x-python", b"<b>x</b>", "<b>x</b>"),
         ("text/html", "<meta charset=latin-1><p>Größe".encode("latin-1"), "Größe"),
+        ("text/html; charset=ISO-8859-1", "<p>“quotes”".encode("cp1252"), "“quotes”"),
+        ("text/plain; charset=us-ascii", b"5 \x80", "5 €"),
+        ("text/html", "<p>sechzehn ü".encode("utf-16"), "sechzehn ü"),
+        ("text/plain", "ü".encode("utf-16-be").join((b"\xfe\xff", b"")), "ü"),
+        ("text/plain; charset=latin-1", b"\xef\xbb\xbf" + "ü".encode(), "ü"),
+        (
+            "application/xml",
+            "<?xml version='1.0' encoding='iso-8859-1'?><a>é</a>".encode("latin-1"),
+            "<?xml version='1.0' encoding='iso-8859-1'?><a>é</a>",
+        ),
+        ("text/html", "<meta charset=utf-16><p>ü".encode(), "ü"),
         ("text/html", b"", "(The page has no text.)"),
     ],
 )

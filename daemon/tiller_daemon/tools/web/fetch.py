@@ -2,6 +2,7 @@
 
 import codecs
 import re
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from email.message import Message
 from http import HTTPStatus
 from pathlib import Path
@@ -45,9 +46,12 @@ TEXT_KINDS: Final = re.compile(
     r"|ecmascript|typescript|x-ndjson|jsonl|sql|graphql|x-sh|x-httpd-php|rtf|x-tex|x-latex)"
 )
 
-_CHARSET: Final = re.compile(
-    rb"""<meta[^>]+charset\s*=\s*["']?\s*([A-Za-z0-9_:.-]+)""", re.IGNORECASE
-)
+_MARKS: Final = {BOM_UTF8: "utf-8", BOM_UTF16_LE: "utf-16", BOM_UTF16_BE: "utf-16"}
+_META: Final = re.compile(rb"""<meta[^>]+charset\s*=\s*["']?\s*([A-Za-z0-9_:.-]+)""", re.IGNORECASE)
+_XML: Final = re.compile(rb"""<\?xml[^>]+encoding\s*=\s*["']([A-Za-z0-9_.-]+)""")
+_MEANT: Final = {"ascii": "cp1252", "iso8859-1": "cp1252"}
+"""On the web, these names mean Windows-1252 (https://encoding.spec.whatwg.org)."""
+
 _NO_CHARSETS: Final = frozenset(
     {"idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape"}
 )
@@ -100,8 +104,7 @@ async def _text(page: Page, environment: ToolEnvironment) -> str:
     kind, charset = page.media_type, _charset(page)
     is_text = TEXT_KINDS.fullmatch(kind) or not kind
     if kind in HTML_KINDS:
-        declared = _CHARSET.search(page.body[:CHARSET_BYTES_MAX])
-        html = _decode(page.body, charset or (declared[1].decode() if declared else ""))
+        html = _decode(page.body, charset)
         given = f"{page.address}\n{html}".encode(errors="replace")
         made = await convert(markdown.__file__, given, environment.commands.variables())
         text = html if made is None else made.decode(errors="replace")
@@ -128,17 +131,28 @@ async def _document(page: Page, environment: ToolEnvironment) -> str:
 
 
 def _charset(page: Page) -> str:
-    """Return the character set from the header; may be empty."""
+    """Return the character set from the byte order mark, the header or the text; may be empty."""
+    if mark := next((mark for mark in _MARKS if page.body.startswith(mark)), None):
+        return _MARKS[mark]
     fields = Message()
     fields["Content-Type"] = page.kind
     charset = fields.get_param("charset")
-    return charset if isinstance(charset, str) else ""
+    if isinstance(charset, str):
+        return charset
+    beginning = page.body[:CHARSET_BYTES_MAX]
+    declared = _XML.match(beginning)
+    if page.media_type in HTML_KINDS:
+        declared = declared or _META.search(beginning)
+    name = declared[1].decode() if declared else ""
+    # The declaration could not be read if it were true.
+    return "" if name.lower().startswith("utf-16") else name
 
 
 def _decode(data: bytes, charset: str) -> str:
     try:
         name = codecs.lookup(charset or "utf-8").name
-        text = data.decode("utf-8" if name in _NO_CHARSETS else name, errors="replace")
+        name = _MEANT.get(name, "utf-8" if name in _NO_CHARSETS else name)
+        text = data.decode(name, errors="replace")
     except (LookupError, ValueError):
         text = data.decode(errors="replace")
     return text.removeprefix("\ufeff")
