@@ -139,10 +139,16 @@ def test_functions_that_end_are_understood(text):
         "make > log",
         "python x.py < f",
         "a \\\n  b",
+        "python3 - <<'PY'\nprint(1)\nPY",
     ],
 )
 def test_a_line_of_common_signs_is_plain(text):
     assert parse(text).plain
+
+
+@pytest.mark.parametrize("text", ["aa - <<'E'\nbb\nE", "aa -x - <<'E'\nbb\nE && ls"])
+def test_a_dash_before_a_here_document_is_an_argument(text):
+    assert parse(text).commands[0].words[-1].text == "-"
 
 
 @pytest.mark.parametrize(
@@ -152,6 +158,10 @@ def test_a_line_of_common_signs_is_plain(text):
         "\t-2>&1",
         "ls -<<E\nx\nE",
         "aa -<<'E'\nbb\nE",
+        "aa $(bb) - <<'E'\ncc\nE",
+        "aa - - <<E\ncc\nE",
+        "aa - <<'E' bb\ncc\nE",
+        "aa x - <<'E' | ls\nbb\nE",
         "aa <<'E'b c\nbb\nE",
         "git push <<'E' --receive-pack=x\nE",
         "case a in a) ls;; *) pwd esac ;; esac",

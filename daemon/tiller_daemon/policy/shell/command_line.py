@@ -76,6 +76,7 @@ _UNSURE_WORD: Final = re.compile(r"\s|[{}]|\A[!#=~]|\A(?:time|coproc|function|se
 """Unquoted words that a shell may take for something other than a plain word."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_./+@:%-]+\Z|\[\[?\Z", re.ASCII)
+_DASH: Final = re.compile(r"[ \t]+-[ \t]+\Z")
 _HEREDOC_END: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 _NOWHERE: Final = re.compile(r"/dev/(?:null|stdout|stderr|tty)\Z")
 _TEMPORARY: Final = re.compile(r"/tmp/(?!.*\.\.)")  # noqa: S108
@@ -268,6 +269,11 @@ class _Reader:
         for child in node.children:
             self.visit(child, depth + 1)
         self._function = outer
+        if self._has_lost_dash(node):
+            if only := len(self.commands) == first + 1:
+                words = (*self.commands[first].words, Word("-"))
+                self.commands[first] = self.commands[first]._replace(words=words)
+            self.plain = self.plain and only
         if any(map(_feeds, node.children)):
             self.commands[first:] = [one._replace(fed=True) for one in self.commands[first:]]
             # `$(< file)` reads a file without a command.
@@ -288,13 +294,19 @@ class _Reader:
             return
         end = node.start_byte
         for child in node.children:
-            if not self.is_blank(end, child.start_byte):
+            if not (self.is_blank(end, child.start_byte) or self._has_lost_dash(node)):
                 self.plain = False
             if node.type in _ON_ONE_LINE and _END_OF_LINE.search(self._text(end, child.start_byte)):
                 self.plain = False
             end = child.end_byte
         if node.children and not self.is_blank(end, node.end_byte):
             self.plain = False
+
+    def _has_lost_dash(self, node: Node) -> bool:
+        """Whether a node is a command with `-` before a here-document; the parser drops the `-`."""
+        if [child.type for child in node.children] != ["command", "heredoc_redirect"]:
+            return False
+        return bool(_DASH.match(self._text(node.children[0].end_byte, node.children[1].start_byte)))
 
     def _command(self, node: Node, depth: int) -> None:
         words: list[Word] = []
