@@ -103,12 +103,14 @@ def _is_loopback(host: str) -> bool:
 
 def _is_excepted(host: str, port: int, no_proxy: str) -> bool:
     """Whether `NO_PROXY` covers the server: by domain, address, network or `*`."""
-    return any(_covers(one.strip().lower(), host, port) for one in no_proxy.split(","))
+    # curl takes blanks as well as commas.
+    names = no_proxy.replace(",", " ").lower().split()
+    return any(_covers(one, host, port) for one in names)
 
 
 def _covers(pattern: str, host: str, port: int) -> bool:
-    if not pattern or pattern == "*":
-        return pattern == "*"
+    if pattern == "*":
+        return True
     try:
         network = ipaddress.ip_network(pattern.strip("[]"), strict=False)
         return ipaddress.ip_address(host) in network

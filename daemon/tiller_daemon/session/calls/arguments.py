@@ -19,6 +19,11 @@ _UNKNOWN_FIELD = re.compile("contains unknown field `([^`]*)`")
 """Msgspec's message for a field that the argument struct does not have."""
 
 
+_HALF_PAIR = re.compile(
+    r"\\ud[89ab]\w\w(?!\\ud[cdef])|(?<!\\ud[89ab]\w\w)\\ud[cdef]", re.IGNORECASE
+)
+
+
 class BadArguments(Exception):
     """A tool does not accept the arguments; the message names the field and the schema."""
 
@@ -45,7 +50,11 @@ def _decode(tool: Tool, text: str) -> Any:  # noqa: ANN401 - struct or object, b
         decoded = msgspec.json.decode(text, type=dict[str, Any])
     # Deeply nested JSON exhausts the decoder's stack.
     except (msgspec.DecodeError, RecursionError) as error:
-        raise BadArguments(_explain(tool, str(error))) from None
+        problem = str(error)
+        # The decoder takes half a surrogate pair for the end of the text.
+        if _HALF_PAIR.search(text) and ("truncated" in problem or "surrogate" in problem):
+            problem = "a text contains half a surrogate pair, which is not a character"
+        raise BadArguments(_explain(tool, problem)) from None
     if problem := value_problem(tool.arguments, decoded):
         raise BadArguments(_explain(tool, problem))
     return decoded

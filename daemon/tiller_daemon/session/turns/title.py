@@ -208,7 +208,9 @@ def clean_title(answer: str) -> str:
     lines = answer.rpartition("</think>")[2].split("\n")
     for line in lines:
         words = "".join(c if c.isprintable() else " " for c in line).split()
-        title = " ".join(words).lstrip("#*_-> ").removeprefix("Title:").strip("\"'`*_“”«» ")
+        title = " ".join(words).lstrip("#*_-> ").removeprefix("Title:").strip("\"'*_“”«» ")
+        # Code in a title keeps its marks, as in "Fix `login`".
+        title = title if "`" in title.strip("`") else title.strip("`")
         # Reasoning that never ends is not followed by an answer.
         if title and not title.startswith("<think>"):
             return _cut(title)
