@@ -43,7 +43,9 @@ async def chat(rounds: int, seed: int, *, in_tmux: bool) -> None:
 async def escape(kind: type[ChatTerminal | TmuxChat], rounds: int) -> None:
     """Interrupt so many answers in one chat; exit if that takes too long."""
     with tempfile.TemporaryDirectory() as home, Daemon(Path(home)) as daemon:
-        chat = kind.start(daemon, "chat", "-C", home, "-m", daemon.script(streaming()))
+        (workspace := Path(home, "work")).mkdir()
+        model = daemon.script(streaming())
+        chat = kind.start(daemon, "chat", "-C", str(workspace), "-m", model)
         try:
             took = sorted([await interrupt_by_escape(chat, number) for number in range(rounds)])
         finally:

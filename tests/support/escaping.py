@@ -34,7 +34,8 @@ async def interrupt_by_escape(chat: ChatTerminal | TmuxChat, number: int) -> flo
     """
     await chat.until(lambda: READY in chat.rows[chat.cursor[0]])
     chat.press(f"round {number}\r")
-    await chat.until(lambda: f"round {number}" in chat.text and "word9 " in _since(chat, number))
+    await chat.until(lambda: f"» round {number}\n" in "\n".join(chat.rows))
+    await chat.until(lambda: "word9" in _since(chat, number))
     began = time.monotonic()
     chat.press("\x1b")
     await chat.until(lambda: INTERRUPTED in _since(chat, number))
@@ -46,5 +47,5 @@ async def interrupt_by_escape(chat: ChatTerminal | TmuxChat, number: int) -> flo
 
 
 def _since(chat: ChatTerminal | TmuxChat, number: int) -> str:
-    """What is on the terminal since a round's message."""
-    return chat.text.rpartition(f"» round {number}")[2]
+    """What is on the screen since a round's message; all of it if the message is above."""
+    return "\n".join(chat.rows).rpartition(f"» round {number}\n")[2]

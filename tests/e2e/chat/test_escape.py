@@ -42,7 +42,7 @@ async def test_what_is_typed_after_escape_is_text_and_no_key_with_alt(
     chat = opens("-m", daemon.script(streaming()))
     await chat.shows(READY)
     chat.press("go\r")
-    await chat.shows("word9 ")
+    await chat.shows("word9")
     frames = chat.written.count(ASK)
     chat.press("\x1b")
     await chat.until(lambda: chat.written.count(ASK) >= frames + FRAMES or INTERRUPTED in chat.text)
