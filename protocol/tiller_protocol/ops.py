@@ -280,12 +280,8 @@ class Catalog(Op, frozen=True, tag="catalog"):
     workspace: Annotated[
         str | None, doc("Include the definitions in this directory. Default: only the user's.")
     ] = None
-    start_servers: Annotated[
-        bool, doc("Start every MCP server that is not up, and wait until all have started.")
-    ] = False
-    ask: Annotated[
-        bool, doc("Ask the providers for their models; the answers may take some seconds.")
-    ] = False
+    start_servers: Annotated[bool, doc("Start the MCP servers that are not up, and wait.")] = False
+    ask: Annotated[bool, doc("Ask the providers for their models; may take some seconds.")] = False
     offers: Annotated[bool, doc("Look for providers that could be configured.")] = False
     session_id: Annotated[
         IdText | None, doc("Include the MCP servers that frontends lend to this session.")

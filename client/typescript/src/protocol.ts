@@ -395,9 +395,9 @@ export interface Catalog {
   type: "catalog";
   /** Include the definitions in this directory. Default: only the user's. */
   workspace?: string | null;
-  /** Start every MCP server that is not up, and wait until all have started. */
+  /** Start the MCP servers that are not up, and wait. */
   start_servers?: boolean;
-  /** Ask the providers for their models; the answers may take some seconds. */
+  /** Ask the providers for their models; may take some seconds. */
   ask?: boolean;
   /** Look for providers that could be configured. */
   offers?: boolean;
