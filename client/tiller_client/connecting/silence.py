@@ -9,9 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
-from tiller_protocol.daemon import Backup
-
 from tiller_client.connecting.runtime import daemon_pid
+from tiller_protocol.daemon import Backup
 from tiller_protocol.ops import (
     AnyOp,
     Catalog,
