@@ -254,8 +254,21 @@ async def _plan_revert(
     }
     # Files outside the workspace or ignored by git are in no snapshot.
     untracked = {path for path in _edited(items, workspace) if path not in touched}
-    return tuple(move for move in moves if move.path not in unknown), RevertResult(
-        conflicts=tuple(printable(path) for path in conflicting if path not in unknown),
+    stuck = unknown.union(conflicting)
+    moves = tuple(move for move in moves if move.path not in unknown)
+    # What these files had may now be only where the steps have moved it.
+    held = {
+        entry.blob
+        for step in steps
+        for change in step
+        if change.path in stuck
+        for entry in (change.before, change.after)
+        if entry
+    }
+    lost = held - {move.wanted.blob for move in moves if move.wanted}
+    moved = tuple(move.path for move in moves if move.takes_away(lost))
+    return tuple(move for move in moves if move.path not in moved), RevertResult(
+        conflicts=tuple(map(printable, {*conflicting, *moved} - unknown)),
         partial=any(not patch.tree_after for patch in patches),
         without_snapshot=tuple(map(printable, untracked | unknown)),
     )
