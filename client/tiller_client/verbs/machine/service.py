@@ -29,8 +29,9 @@ LINGER = Path("/var/lib/systemd/linger")
 """Contains a file per user whose services run without a login (loginctl(1), `enable-linger`)."""
 
 KEY_ENDING = "_API_KEY"
-_KEY_VARIABLE = re.compile(r"""\bapi_key_env\s*=\s*["'](\w+)["']""")
 """Suffix of the variables in which most people keep their keys."""
+
+_KEY_VARIABLE = re.compile(r"""\bapi_key_env\s*=\s*["'](\w+)["']""")
 
 CACHES = (("XDG_CACHE_HOME", ".cache"), ("UV_CACHE_DIR", ".cache/uv"), ("", "Library/Caches"))
 """Caches, where programs don't last: the variable for each, and its default below the home."""
