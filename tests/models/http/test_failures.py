@@ -48,6 +48,11 @@ def test_a_quota_that_comes_back_soon_is_a_limit_of_rate() -> None:
     assert failure(row, retry_after="86400").kind == "quota"
 
 
+def test_a_refusal_of_images_is_not_tried_again() -> None:
+    body = b'{"error": {"code": 500, "message": "image input is not supported", "type": "x"}}'
+    assert not error_from_response(Endpoint("local", "http://h"), 500, {}, body, 0.0).retryable
+
+
 def test_a_provider_that_says_not_to_retry_is_obeyed() -> None:
     row = Row("OpenAI", 429, "", "rate_limit")
     assert failure(row).retryable

@@ -119,6 +119,9 @@ def kind_of_response(
         return "quota"
     if status in (400, 403, 422) and _POLICY.search(text):
         return "content_policy"
+    # llama.cpp: a request with images can't succeed later.
+    if "image input is not supported" in text:
+        return "bad_request"
     match status:
         case 401:
             return "authentication"
