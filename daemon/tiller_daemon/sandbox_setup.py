@@ -127,8 +127,9 @@ def run_confined(places: Places, configuration: Configuration, command: Sequence
             assert confined
             arguments, outside = set_inside(command, variables)
             with confined.wrap(arguments) as enclosed:
+                descriptors = (*enclosed.descriptors, *enclosed.without_reaper)
                 status = subprocess.run(
-                    enclosed.arguments, check=False, env=outside, pass_fds=enclosed.descriptors
+                    enclosed.arguments, check=False, env=outside, pass_fds=descriptors
                 ).returncode
     except (NotConfined, OSError) as error:
         sys.stderr.write(f"tillerd: {error}\n")

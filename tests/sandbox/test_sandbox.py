@@ -4,7 +4,9 @@ That it is enforced is shown in `test_enclosures`.
 """
 
 import os
+import signal
 import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import get_args
@@ -12,6 +14,7 @@ from typing import get_args
 import pytest
 from msgspec import structs
 
+from support.daemon import gone, marked
 from support.jail import jail_of
 from support.sandboxes import eyes_of_ordinary_user
 from tiller_daemon.config import SandboxPolicy
@@ -23,7 +26,7 @@ from tiller_daemon.sandbox.confinement import (
     strictest,
 )
 from tiller_daemon.sandbox.confiner import Confiner
-from tiller_daemon.sandbox.detect import find_sandbox, try_out
+from tiller_daemon.sandbox.detect import bubblewrap_program, find_sandbox, try_out
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.known_paths import is_protected
 from tiller_daemon.sandbox.seatbelt import Seatbelt, profile
@@ -292,6 +295,61 @@ def test_a_sandbox_that_does_not_work_here_is_no_sandbox(tmp_path: Path) -> None
     assert found.sandbox is None
     assert "No permissions to make namespace" in found.problem
     assert try_out(Bubblewrap(str(tmp_path / "none"))).sandbox is None
+
+
+PROBE = """
+import sys
+from tiller_daemon.sandbox.bubblewrap import Bubblewrap
+from tiller_daemon.sandbox.detect import try_out
+try_out(Bubblewrap(sys.argv[1]))
+"""
+
+CONFINED = """
+import sys
+from tiller_daemon.sandbox import detect
+detect.bubblewrap_program = lambda path=None: sys.argv[1]
+from tiller_daemon.program import run
+sys.exit(run(["--sandboxed", "true"]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "uses"),
+    [(PROBE, 1), (CONFINED, 1), (CONFINED, 2)],
+    ids=["probe", "tiller sandbox, probe", "tiller sandbox"],
+)
+def test_kill_9_while_a_sandbox_is_set_up_leaves_no_process(
+    tmp_path: Path, code: str, uses: int
+) -> None:
+    """Its parent is killed at the `uses`-th start of bubblewrap that is no question for help."""
+    bwrap = bubblewrap_program()
+    if bwrap is None or not try_out(Bubblewrap(bwrap)).sandbox:
+        pytest.skip("bubblewrap does not work here")
+    program = tmp_path / "bwrap"
+    program.write_text(
+        f"""#!/bin/sh
+if [ "$1" != --help ]; then
+    echo >>{tmp_path}/starts
+    if [ "$(wc -l <{tmp_path}/starts)" = {uses} ]; then
+        kill -9 $PPID
+        while kill -0 $PPID 2>/dev/null; do :; done
+    fi
+fi
+exec {bwrap} "$@"
+"""
+    )
+    program.chmod(0o755)
+    mark = f"LEFT_BY={tmp_path}"
+    variables = {**os.environ, "TILLER_HOME": str(tmp_path), "LEFT_BY": str(tmp_path)}
+    command = [sys.executable, "-c", code, str(program)]
+    done = subprocess.run(command, check=False, cwd=tmp_path.parent, env=variables)
+    assert done.returncode == -signal.SIGKILL
+    try:
+        while left := marked(mark):
+            assert all(gone(pid, timeout_s=10) for pid in left)
+    finally:
+        for pid in marked(mark):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_a_sandbox_is_looked_for_once() -> None:

@@ -122,6 +122,9 @@ class Bubblewrap(Sandbox):
             yield WrappedCommand(
                 (self._program, *chosen, "--", *scoped, *arguments),
                 (*filters, *opened, status_end),
+                # If nobody could read its status, bubblewrap would end before the process that it
+                # has made, which would then wait for it for ever, deaf to all signals but SIGKILL.
+                without_reaper=(status,),
                 has_started=lambda: b"exit-code" in _read_status(status),
                 helpers=2,
             )

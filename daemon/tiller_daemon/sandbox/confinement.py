@@ -124,6 +124,8 @@ class WrappedCommand(NamedTuple):
     """The program to run, and its arguments."""
     descriptors: tuple[int, ...] = ()
     """Descriptors that the program must inherit."""
+    without_reaper: tuple[int, ...] = ()
+    """Descriptors that the program must inherit, too, if no reaper ends it after this process."""
     has_started: Callable[[], bool] = lambda: True
     """After a failure: whether the command itself was started."""
     helpers: int = 0

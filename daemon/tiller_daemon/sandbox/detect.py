@@ -123,7 +123,7 @@ def _run(sandbox: Sandbox, command: Sequence[str], confinement: Confinement) -> 
                 capture_output=True,
                 check=False,
                 cwd="/",
-                pass_fds=enclosed.descriptors,
+                pass_fds=(*enclosed.descriptors, *enclosed.without_reaper),
                 start_new_session=True,
                 text=True,
                 timeout=PROBE_S,
