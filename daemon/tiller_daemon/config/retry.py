@@ -19,9 +19,9 @@ class Retry(Struct, frozen=True, forbid_unknown_fields=True):
     retry_after_s: Seconds = 600.0
     """The longest delay that a provider may ask for; a longer delay ends the turn. A user who comes
     back within ten minutes would have sent the message again anyway."""
-    refused_s: Seconds = 300.0
-    """How long to wait for a server that refuses connections. The default is long enough for a
-    local server to restart and load its weights. The reason for the first wait reveals a wrong
+    refused_s: Seconds = 900.0
+    """How long to wait for a server that refuses connections. The default outlives an outage of ten
+    minutes, in spite of the growing delays. The reason for the first wait reveals a wrong
     `base_url`."""
     total_s: Seconds = 1_800.0
     """The maximum sum of all delays of one request. The default is enough for three of the longest
