@@ -143,7 +143,7 @@ async def test_b51_doctor_sees_a_log_whose_file_can_not_be_written(
         await daemon.terminate()
         dead = tiller(daemon, "doctor")
         assert dead.returncode == 1
-        assert "fail  log            cannot open the log" in dead.stdout
+        assert "fail  log            cannot use the log" in dead.stdout
         assert "is read-only: make it writable" in dead.stdout
         with pytest.raises(DaemonEnded, match="is read-only: make it writable"):
             daemon.start()

@@ -9,6 +9,7 @@ import os
 import secrets
 import sqlite3
 import stat
+import tempfile
 import zlib
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +30,9 @@ SESSION_FIELDS = (*SessionRow.__struct_fields__[:-1], *SessionFigures.__struct_f
 
 BUSY_S_MAX = 5.0
 """How long opening waits for another process, such as a daemon that is being replaced."""
+
+PROBE_BYTES = 64 * 1024
+"""How much is written to find out why a write has failed."""
 
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -84,7 +88,9 @@ ADVICE: dict[LogErrorKind, str] = {
     "io": "the disk or file system failed: see the system's journal",
 }
 
-_BUSYADVICE = "another process has it open: stop that process, or use another --state directory"
+_QUOTA_ADVICE = "your quota on this disk is used up: free some space; stored data is safe"
+
+_BUSY_ADVICE = "another process has it open: stop that process, or use another --state directory"
 
 _FILE_TYPES = {
     stat.S_IFDIR: "a directory",
@@ -184,11 +190,25 @@ def log_error(error: Exception, path: Path, kind: LogErrorKind = "io") -> LogErr
     """
     if isinstance(error, OSError):
         kind = _SYSTEM_KINDS.get(error.errno or 0, kind)
-        return LogError(kind, f"cannot open the log {path}: {error.strerror}; {ADVICE[kind]}")
+        advice = _QUOTA_ADVICE if error.errno == errno.EDQUOT else ADVICE[kind]
+        return LogError(kind, f"cannot use the log {path}: {error.strerror}; {advice}")
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_IOERR and (cause := _why_not_writable(path)):
+        return log_error(cause, path)
     kind = _KINDS.get(code, kind)
-    advice = _BUSYADVICE if code == sqlite3.SQLITE_BUSY else ADVICE[kind]
+    advice = _BUSY_ADVICE if code == sqlite3.SQLITE_BUSY else ADVICE[kind]
     return LogError(kind, f"the log {path} failed: {error}; {advice}")
+
+
+def _why_not_writable(path: Path) -> OSError | None:
+    """Return why nothing can be stored beside the file, which SQLite does not tell."""
+    try:
+        with tempfile.TemporaryFile(dir=path.parent, buffering=0) as probe:
+            probe.write(bytes(PROBE_BYTES))
+            os.fsync(probe.fileno())
+    except OSError as error:
+        return error
+    return None
 
 
 def damaged(path: Path, what: str) -> LogError:
