@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import trio
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from tiller_daemon.config import Api, Configuration, Model, Provider
 from tiller_daemon.config.request_options import merge_options
@@ -59,7 +58,7 @@ class DefaultProvider(Struct, frozen=True):
         base_url = environ.get(variable, "").strip().rstrip("/")
         if not base_url:
             return self
-        return replace(self, base_url=base_url.removesuffix(suffix) + suffix)
+        return structs.replace(self, base_url=base_url.removesuffix(suffix) + suffix)
 
     def settings(self) -> Provider:
         """Return the settings that would configure this provider."""

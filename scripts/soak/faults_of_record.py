@@ -202,8 +202,8 @@ RECOVERY = (
         "B56 a fork shares what is in the log and no more",
         SESSION + "supervisor.py",
         "Supervisor._fork",
-        "A = B.fold_pending().seq\nawait B.committed()",
-        "await B.committed()\nA = B.fold_pending().seq",
+        "A = B.fold_pending()\nC = A.seq\nawait B.committed()",
+        "await B.committed()\nA = B.fold_pending()\nC = A.seq",
         "tests/session/test_fork.py::test_a_fork_while_the_log_is_slow_shares_only_what_is_in_it",
     ),
     Fault(

@@ -9,7 +9,7 @@ FAULTS = (
         "B55 history is not reverted without its files",
         SESSION + "reverting.py",
         "put_back",
-        "check_workspace(A.workspace)",
+        "check_workspace(A.workspace, A.session_id)",
         "pass",
         "tests/e2e/test_snapshots.py::test_a_session_whose_workspace_is_gone_can_not_be_reverted",
     ),
