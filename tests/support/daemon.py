@@ -135,10 +135,11 @@ class Daemon:
             self.process = self.spawn(NOTIFY_SOCKET=str(address), **variables)
             self._pidfd = os.pidfd_open(self.process.pid)
             readable = select.select([ready, self._pidfd], [], [], START_S)[0]
-            if ready not in readable:
-                status = self.kill9()
-                raise DaemonEnded(status, self.said)
-            assert ready.recv(64) == b"READY=1"
+            said = ready.recv(4096) if ready in readable else b""
+            if said.startswith(b"STATUS="):  # why it ends
+                select.select([self._pidfd], [], [], START_S)
+            if said != b"READY=1":
+                raise DaemonEnded(self.kill9(), self.said)
 
     def spawn(self, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
         """Start the program without waiting for anything; the caller owns the process."""

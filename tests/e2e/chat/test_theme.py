@@ -44,11 +44,12 @@ async def test_the_theme_is_chosen_in_the_chat(opens: Opens, daemon: Daemon) -> 
     chat = opens("-m", daemon.script(always("Read.")), COLORTERM="truecolor")
     chat.background = WHITE
     await chat.shows(READY)
-    for theme, colour in (("dark", DARK), ("light", LIGHT), ("dark", DARK), ("auto", LIGHT)):
+    choices = (("dark", DARK), ("light", LIGHT), ("dark", DARK), ("auto", LIGHT))
+    for number, (theme, colour) in enumerate(choices):
         chat.press(f"/theme {theme}\r")
         await chat.sees(f"theme: {theme} from now on")
         before = len(chat.written)
-        chat.press(f"in {theme}\r")
-        await chat.shows(f"» in {theme}", READY)
+        chat.press(f"in {theme} {number}\r")
+        await chat.shows(f"» in {theme} {number}", READY)
         assert colour in chat.written[before:]
         await chat.until(lambda: READY in chat.rows[chat.cursor[0]])
