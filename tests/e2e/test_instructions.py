@@ -106,7 +106,7 @@ async def test_instructions_are_told_again_when_history_no_longer_has_them(
     looking = calls(read("a/x.txt"))
     model = daemon.script(
         looking,
-        ScriptStep(parts=(TextPart("w" * 4_000),), usage=usage),
+        ScriptStep(parts=(TextPart("w" * 200_000),), usage=usage),
         looking,
         text("again"),
         looking,
