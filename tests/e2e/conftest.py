@@ -64,6 +64,6 @@ def workspace(tmp_path: Path) -> Path:
     repository = tmp_path / "repository"
     repository.mkdir()
     (repository / "greeting.txt").write_text("hello\n")
-    for arguments in (("init", "-q"), ("add", "."), ("commit", "-qm", "Begin")):
+    for arguments in (("init", "-q", "-b", "master"), ("add", "."), ("commit", "-qm", "Begin")):
         subprocess.run([*GIT, *arguments], cwd=repository, check=True)
     return repository
