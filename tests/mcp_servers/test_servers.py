@@ -258,7 +258,7 @@ async def test_no_schema_of_a_server_keeps_the_daemon_busy(testbed: McpTestbed) 
     assert [reason.split(":")[0] for reason in left_out] == ["laughs", "all from huge on"]
     assert "mcp__t__heavy" in offered
     assert not [name for name in offered if "laughs" in name or "huge" in name or "behind" in name]
-    assert (await testbed.call("heavy")).output == "heavy"
+    assert (await testbed.call("heavy")).output.startswith("heavy")
 
 
 async def test_a_server_without_the_legacy_handshake_gets_the_new_one(

@@ -40,11 +40,11 @@ async def make_result(answer: types.CallToolResult, environment: ToolEnvironment
 def _says(texts: Sequence[str], data: object) -> bool:
     """Whether the texts repeat the data, as servers should do for older clients.
 
-    FastMCP puts a value that is no object under `result`, and each element of a list in a text.
+    Servers put a value that is no object under a name, and each element of a list in a text.
     """
     forms = [data]
-    if isinstance(data, dict) and list(known := cast("dict[str, object]", data)) == ["result"]:
-        forms.append(known["result"])
+    if isinstance(data, dict) and len(known := cast("dict[str, object]", data)) == 1:
+        forms += known.values()
     each, whole = [_value_of(text) for text in texts], "\n".join(texts)
     return any(form in (*each, each, whole, _value_of(whole)) for form in forms)
 

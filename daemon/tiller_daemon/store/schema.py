@@ -237,7 +237,6 @@ def _make_file(path: Path) -> None:
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> str:
     for pragma in (
-        "auto_vacuum = INCREMENTAL",  # for new files and backups: removed sessions free the disk
         "locking_mode = EXCLUSIVE",  # no other process may open the file
         "synchronous = FULL",  # a commit survives a power failure
         "wal_autocheckpoint = 0",  # `transactions` does it, with a mark
@@ -246,6 +245,8 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> str:
     ):
         connection.execute(f"PRAGMA {pragma}")
     log_id = read_log_id(connection, path)
+    # For new files and backups: removed sessions free the disk.
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL")  # writes to the file, so only if it is ours
     inode = str(path.stat().st_ino)
     return _keep_or_renew_id(connection, inode) if log_id else _make_tables(connection, inode)
