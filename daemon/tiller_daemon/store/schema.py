@@ -99,6 +99,9 @@ _FILE_TYPES = {
     stat.S_IFSOCK: "a socket",
 }
 
+_INCREMENTAL = 2
+"""The value of `auto_vacuum` that lets `transactions` return unused pages to the disk."""
+
 _INODE = "inode"
 """The key in `meta` for the file's inode number, which is another one for a copy of the file."""
 
@@ -245,8 +248,9 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> str:
     ):
         connection.execute(f"PRAGMA {pragma}")
     log_id = read_log_id(connection, path)
-    # For new files and backups: removed sessions free the disk.
-    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    if connection.execute("PRAGMA auto_vacuum").fetchone()[0] != _INCREMENTAL:
+        # For new files and backups: removed sessions free the disk. If set again, it is written.
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL")  # writes to the file, so only if it is ours
     inode = str(path.stat().st_ino)
     return _keep_or_renew_id(connection, inode) if log_id else _make_tables(connection, inode)
