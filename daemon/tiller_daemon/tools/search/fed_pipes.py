@@ -27,6 +27,8 @@ NAMES: Final = frozenset((".gitignore", ".ignore", ".rgignore"))
 
 EXCLUDES: Final = ".git/info/exclude"
 
+_LOOK: Final = getattr(os, "O_PATH", os.O_NONBLOCK) | os.O_CLOEXEC
+
 Result = TypeVar("Result")
 
 
@@ -53,8 +55,21 @@ async def _feed(directory: Path) -> None:
         for pipe in pipes:
             # Fails unless ripgrep waits for the pipe.
             with suppress(OSError):
-                os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+                _open_pipe(pipe)
         await trio.sleep(AGAIN_S)
+
+
+def _open_pipe(path: str) -> None:
+    """Open a pipe and close it again; a command may have put something else in its place.
+
+    Elsewhere than on Linux this fails, and only the time limit ends the search.
+    """
+    found = os.open(path, _LOOK)
+    try:
+        if stat.S_ISFIFO(os.fstat(found).st_mode):
+            os.close(os.open(f"/proc/self/fd/{found}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+    finally:
+        os.close(found)
 
 
 def _find_pipes(directory: Path) -> list[str]:
