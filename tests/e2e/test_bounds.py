@@ -162,7 +162,9 @@ async def test_g12_b59_a_flood_of_output_takes_bounded_memory_and_is_cut_and_spi
     assert call.spill_path in call.output
     spilled = os.stat(call.spill_path)  # noqa: PTH116 - quick
     assert spilled.st_mode & 0o777 == 0o600
-    assert spilled.st_size == min(SPILL_BYTES_MAX, FLOOD_BYTES // (4 if kind == "binary" else 1))
+    # Of random bytes, the file keeps those that are text.
+    least, most = (FLOOD_BYTES // 8, FLOOD_BYTES // 4) if kind == "binary" else (FLOOD_BYTES,) * 2
+    assert min(SPILL_BYTES_MAX, least) <= spilled.st_size <= min(SPILL_BYTES_MAX, most)
     shown = [e.body for e in frontend.events(session_id) if isinstance(e.body, ItemDelta)]
     live = sum(len(body.delta.encode()) for body in shown if body.channel == "output")
     assert live < 4 * LIVE_OUTPUT_CHARS_MAX

@@ -33,7 +33,7 @@ def test_the_daemon_is_ready_before_it_imports_what_only_some_turns_need(
     imported = _imported(before)
     assert ready
     assert {name.partition(".")[0] for name in imported if "." in name} & FOREIGN == set()
-    assert len(imported) <= READY_MODULES_MAX
+    assert len(imported) <= READY_MODULES_MAX, " ".join(imported)
 
 
 def test_the_rest_is_imported_while_nobody_waits_for_it(new_daemon: Callable[..., Daemon]) -> None:

@@ -43,9 +43,6 @@ STOPPED = f"the turn is interrupted; {LEAVE}"
 STOPPED_WITH_TEXT = "the turn is interrupted; Ctrl-C again clears the text"
 NO_IMAGE = f"there is no image in the clipboard, or none of {', '.join(PROGRAMS)} to read it"
 
-APPROVE = ("ask", "always", "never")
-SANDBOX = ("read_only", "workspace_write", "full_access")
-
 
 class Actions:
     """All actions of the user on the session."""

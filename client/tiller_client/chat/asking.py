@@ -58,11 +58,11 @@ class Asking:
         """The answer whose text is being typed in the editor."""
         self._seen_at: float | None = None
         self._answered = ""
+        """The id of the request that was answered here."""
         self._is_pressed = False
         """Whether the answer was chosen by its letter, which may begin a text."""
         self._is_answer = False
         """Whether the text in the editor was begun as an answer to the question."""
-        """The id of the request that was answered here."""
         self._late: Sequence[str] = ()
         """The keys of a request that others answered, as the user may be about to press one."""
 
