@@ -190,7 +190,6 @@ async def _serve_sessions(
             log.info("ready", version=DAEMON_VERSION, log=services.log.path, pid=os.getpid())
             notify_service_manager("READY=1")
             task_status.started()
-            # What follows takes time from a start, which a frontend waits for.
             session_nursery.start_soon(live.providers.run)
             session_nursery.start_soon(snapshots.run, partial(_has_session, services.log), newest)
             session_nursery.start_soon(import_when_idle)
