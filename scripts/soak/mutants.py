@@ -13,6 +13,7 @@ import argparse
 import ast
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -145,8 +146,8 @@ class Tree:
         paths = [*(str(path / room) for room in ROOMS), sysconfig.get_path("purelib")]
         Path(packages, "tree.pth").write_text("\n".join(paths))
 
-    def fails(self, *arguments: str, limit_s: float | None = TESTS_S_MAX) -> bool:
-        """Whether one of these tests fails or hangs."""
+    def failing(self, *arguments: str, limit_s: float | None = TESTS_S_MAX) -> set[str]:
+        """Run tests and return those that fail; the set contains `hang` if they hang."""
         python = str(self._path / ".venv" / "bin" / "python")
         command = [
             python,
@@ -162,18 +163,24 @@ class Tree:
         environment = {**os.environ, "PYTHONPATH": paths, "TILLER_PROGRAMS": "50"}
         try:
             done = subprocess.run(
-                command, cwd=self._path, env=environment, capture_output=True, timeout=limit_s
+                command,
+                cwd=self._path,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=limit_s,
             )
         except subprocess.TimeoutExpired:
-            return True
-        return done.returncode != 0
+            return {"hang"}
+        named = set(re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", done.stdout, re.MULTILINE))
+        return named or ({"hang"} if done.returncode else set())
 
     def tests_by_line(self) -> dict[str, dict[int, list[str]]]:
         """Run all tests; return the tests that run each line, by file, the most specific first."""
         measured = [f"--cov={room}" for room in CORE]
         options = ["--cov-context=test", "--cov-report=", "-n2", "-m", "not nightly"]
-        if self.fails(*options, *measured, *TESTS, limit_s=None):
-            sys.exit("a test fails without a mutant, so it would seem to notice every one")
+        # What fails without a mutant, for example beside the measurement, can't notice one.
+        useless = self.failing(*options, *measured, *TESTS, limit_s=None)
         data = CoverageData(str(self._path / ".coverage"))
         data.read()
         found: dict[str, dict[int, list[str]]] = {}
@@ -187,7 +194,9 @@ class Tree:
             lines_of.update(name for all_ in names.values() for name in all_)
         for by_line in found.values():
             for names in by_line.values():
-                names[:] = sorted(dict.fromkeys(names), key=lines_of.__getitem__)[:TESTS_MAX]
+                names[:] = sorted({*names} - useless, key=lambda name: (lines_of[name], name))[
+                    :TESTS_MAX
+                ]
         return found
 
     def survives(self, mutant: Mutant, tests: list[str]) -> bool:
@@ -196,7 +205,7 @@ class Tree:
         source = path.read_bytes()
         path.write_bytes(mutant.applied(source))
         try:
-            return not self.fails("-x", "--tb=no", "--timeout=60", *tests)
+            return not self.failing("-x", "--timeout=60", *tests)
         finally:
             path.write_bytes(source)
 
