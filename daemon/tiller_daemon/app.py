@@ -212,7 +212,7 @@ class _LiveParts:
         servers: McpServers,
         languages: LanguageServers,
     ) -> None:
-        self.configuration = LiveConfiguration(options.configuration, options.load, options.stamps)
+        self.configuration = LiveConfiguration(options.configuration, options.load, options.file)
         self.providers = providers
         self.servers = servers
         self.languages = languages

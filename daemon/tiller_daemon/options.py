@@ -6,7 +6,6 @@ from pathlib import Path
 from msgspec import Struct
 
 from tiller_daemon.config import Configuration
-from tiller_daemon.stamps import Stamps
 from tiller_protocol.places import Places
 
 
@@ -21,7 +20,7 @@ class Options(Struct, frozen=True):
     """Loads the configuration again; raises `ConfigurationError`."""
     load_project: Callable[[Path], Configuration]
     """Loads the configuration with a trusted project's on top; raises `ConfigurationError`."""
-    stamps: Stamps
-    """The stamps of the files from which `configuration` was read."""
+    file: Path
+    """The configuration file, which may not exist."""
     after_crash: str = ""
     """The stamp of the token that a crashed daemon has left; empty to start in any case."""

@@ -19,7 +19,6 @@ from tiller_daemon.isolation import untrusted_entries
 from tiller_daemon.options import Options
 from tiller_daemon.sandbox_setup import run_confined
 from tiller_daemon.service_manager import EXIT_TAKEN, has_service_manager, notify_service_manager
-from tiller_daemon.stamps import Stamps
 from tiller_daemon.store.base import LogError
 from tiller_daemon.store.checking import check_log
 from tiller_daemon.transport.nng import TransportError
@@ -49,15 +48,14 @@ def run(arguments: Sequence[str]) -> int:
             places, os.environ, overrides, project, trusted=trusted, file=parsed.config
         )
 
-    stamps = Stamps()
     try:
-        configuration = stamps.record(load)
+        configuration = load()
     except ConfigurationError as error:
         return _fail(error, EXIT_USAGE)
+    file = parsed.config or places.config / CONFIG_FILE
     if parsed.check_log:
         return _check_log(places.state / LOG_FILE)
     if parsed.check_config:
-        file = parsed.config or places.config / CONFIG_FILE
         where = file if file.exists() else "there is no file, so the defaults apply"
         print(f"The configuration is valid: {where}")
         return 0
@@ -68,7 +66,8 @@ def run(arguments: Sequence[str]) -> int:
     if left_out := untrusted_entries():
         structlog.get_logger().info("path_entries_not_trusted", entries=left_out)
     try:
-        trio.run(serve, Options(places, configuration, load, load, stamps, parsed.after_crash))
+        options = Options(places, configuration, load, load, file, parsed.after_crash)
+        trio.run(serve, options)
     except (AlreadyRunning, NotNeeded) as error:
         # This is no failure: two frontends may each start a daemon, and one daemon is enough.
         return _fail(error, EXIT_TAKEN if has_service_manager() else 0)

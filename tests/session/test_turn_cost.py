@@ -1,4 +1,4 @@
-"""A turn's cost does not grow with the session, and its start reads only changed files.
+"""A turn's cost does not grow with the session.
 
 The tests count function calls, which do not depend on the machine's load.
 """
@@ -14,13 +14,12 @@ import trio
 import trio.testing
 from msgspec import structs
 
-from support.file_clock import wait_for_tick
 from support.world import World
 from tiller_daemon.models.base import ModelRequest
 from tiller_daemon.models.dialects.anthropic_messages import request as messages
 from tiller_daemon.models.dialects.openai_chat import request as chat
 from tiller_daemon.models.dialects.openai_responses import request as responses
-from tiller_daemon.models.scripted import CallPart, Script, ScriptedUsage, ScriptStep, TextPart
+from tiller_daemon.models.scripted import CallPart, ScriptedUsage, ScriptStep, TextPart
 from tiller_daemon.session.loaded_sessions import UNLOAD_CHECK_S
 from tiller_daemon.session.turns import idle_histories
 from tiller_daemon.session.turns.idle_histories import IDLE_S_MAX, SESSIONS_MAX
@@ -63,31 +62,6 @@ def counted_calls() -> Generator[Counter[str]]:
         sys.setprofile(None)
 
 
-LOOKS = frozenset({"access", "lstat", "stat"})
-OPENS = frozenset({"listdir", "open", "readlink", "scandir"})
-
-LOOKS_MAX = 10
-"""Most files and directories to look at, besides the directories above the workspace."""
-
-
-@contextmanager
-def counted_files() -> Generator[Counter[str]]:
-    """Count the calls that look at files or open them."""
-    calls: Counter[str] = Counter()
-
-    def profile(frame: FrameType, event: str, argument: object) -> None:
-        name = getattr(argument, "__name__", "")
-        if event == "c_call" and name in LOOKS | OPENS:
-            # `open` is in `posix` and in `_io`; other objects have methods of these names.
-            calls[name] += getattr(argument, "__module__", "") in ("posix", "_io", "io")
-
-    sys.setprofile(profile)
-    try:
-        yield calls
-    finally:
-        sys.setprofile(None)
-
-
 async def turns(world: World, session_id: str, first: int, last: int) -> None:
     for number in range(first, last + 1):
         await world.say(session_id, f"go {number}")
@@ -118,46 +92,6 @@ async def test_a_turn_of_a_long_session_costs_what_one_of_a_short_session_does(
         await turns(world, session_id, LONG + 1, LONG + 1)
     assert len(bodies) == 2 * (LONG + 1)
     assert of_long.total() - of_short.total() <= SPREAD, of_long - of_short
-
-
-async def test_the_start_of_a_turn_opens_no_file_that_has_not_changed(
-    autojump_clock, nursery, tmp_path
-):
-    world = World({"s": Script((ScriptStep((TextPart("done"),), repeat=True),))})
-    workspace = tmp_path / "w"
-    world.workspace, world.config_directory = str(workspace), tmp_path / "config"
-    for name in ("w/.git/HEAD", "w/AGENTS.md", "w/.agents/skills/s/SKILL.md", "config/x"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("---\nname: one\ndescription: one\n---\none")
-    await world.boot(nursery)
-    session_id = await world.session()
-    wait_for_tick(tmp_path)
-    await turns(world, session_id, 1, 3)
-    with counted_files() as unchanged:
-        await turns(world, session_id, 4, 4)
-    looks = sum(unchanged[name] for name in LOOKS)
-    assert (looks, unchanged.total()) == (looks, looks), unchanged
-    # The three below `.agents` are more than a workspace without skills has.
-    assert looks <= len(workspace.parts) - 1 + LOOKS_MAX + 4, unchanged
-    (workspace / "AGENTS.md").write_text("changed")
-    with counted_files() as changed:
-        await turns(world, session_id, 5, 5)
-    assert changed["open"] > 0
-    assert "changed" in world.model.requests[-1].system
-    nursery.cancel_scope.cancel()
-
-
-async def test_many_sessions_in_one_place_share_what_was_read(autojump_clock, nursery, tmp_path):
-    world = World({"s": Script((ScriptStep((TextPart("done"),), repeat=True),))})
-    world.workspace = str(tmp_path)
-    (tmp_path / "AGENTS.md").write_text("Use tabs.")
-    await world.boot(nursery)
-    wait_for_tick(tmp_path)
-    await turns(world, await world.session(), 1, 1)
-    with counted_files() as calls:
-        await turns(world, await world.session(), 1, 1)
-    assert calls["open"] == 0, calls
-    nursery.cancel_scope.cancel()
 
 
 async def test_g12_histories_rest_for_a_while_and_only_those_of_a_few_sessions(

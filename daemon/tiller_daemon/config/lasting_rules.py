@@ -9,6 +9,7 @@ once; while the file is invalid, none of its rules apply.
 import hashlib
 import os
 import stat
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -17,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from tiller_daemon.private import make_directory, replace_private
-from tiller_daemon.stamps import StampedCache, failed, look_at
+from tiller_daemon.stamps import Stamp, take_stamps
 from tiller_protocol.settings import Rule
 
 RULES_FILE: Final = "rules.json"
@@ -61,7 +62,8 @@ class LastingRules:
 
     def __init__(self, file: Path) -> None:
         self._file: Final = file
-        self._cache: Final = StampedCache()
+        self._known: tuple[tuple[Stamp, ...], _RulesFile | str] | None = None
+        """The stamp and the content of the file, if they are known."""
 
     def of(self, workspace: str | Path) -> tuple[LastingRule, ...]:
         """Return the rules of a workspace; no rules while the file is invalid."""
@@ -122,14 +124,15 @@ class LastingRules:
         return True
 
     def _read(self) -> _RulesFile:
-        read = self._cache.get((), self._read_file)
+        stamps, known = take_stamps([self._file], time.time_ns()), self._known
+        read = known[1] if known and known[0] == stamps else self._read_file()
+        self._known = (stamps, read) if stamps else None
         if isinstance(read, str):
             raise LastingRulesError(f"{self._file} can't be used: {read}.")
         return read
 
     def _read_file(self) -> _RulesFile | str:
         """Return the content of the file, or why it can't be used, as a clause."""
-        look_at(self._file)
         try:
             if not self._file.exists():
                 return _RulesFile()
@@ -140,7 +143,6 @@ class LastingRules:
                 return "every user of this machine can write to it; run `chmod go-w` on it"
             found = msgspec.json.decode(self._file.read_bytes(), type=_RulesFile)
         except OSError as error:
-            failed(error)
             return error.strerror or "it is unreadable"
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return str(error)

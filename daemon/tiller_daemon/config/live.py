@@ -4,13 +4,15 @@ If a file is invalid, sessions get a warning, and the old configuration stays in
 composition root applies a new configuration to clients, servers and environments.
 """
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import structlog
 import trio
 
 from tiller_daemon.config.schema import Configuration, ConfigurationError
-from tiller_daemon.stamps import Stamps
+from tiller_daemon.stamps import Stamp, take_stamps
 
 log = structlog.get_logger()
 
@@ -23,28 +25,31 @@ class LiveConfiguration:
     `problem` says in whole sentences why a changed file was not applied; otherwise it is empty.
     """
 
-    def __init__(self, now: Configuration, load: Load, stamps: Stamps) -> None:
-        """Start with `now`, which `load` returned; `stamps` are of the files that it depends on.
+    def __init__(self, now: Configuration, load: Load, file: Path) -> None:
+        """Start with `now`, which `load` has read from `file`.
 
         `load` may raise `ConfigurationError`.
         """
         self.now = now
         self.problem = ""
         self._load = load
-        self._stamps = stamps
+        self._file = file
+        # Unknown, as the files may have changed since they were read.
+        self._stamps: tuple[Stamp, ...] | None = None
 
     @property
     def is_current(self) -> bool:
         """Whether no file has changed since the last completed `refresh`."""
-        return self._stamps.are_current()
+        known, now_ns = self._stamps, time.time_ns()
+        return known is not None and known == take_stamps(self._files(), now_ns)
 
     async def refresh(self) -> bool:
         """Read the files again if one has changed; return whether the configuration changed."""
         if self.is_current:
             return False
-        stamps = Stamps()
+        read_at_ns, self._stamps = time.time_ns(), None
         try:
-            new = await trio.to_thread.run_sync(stamps.record, self._load)
+            new = await trio.to_thread.run_sync(self._load)
         except ConfigurationError as error:
             problem = (
                 "The configuration file has changed, but the previous configuration stays in "
@@ -55,11 +60,17 @@ class LiveConfiguration:
                 log.error("configuration_not_read", reason=str(error))
             self.problem = problem
             return False
-        finally:
-            self._stamps = stamps
         changed = new != self.now
         # As long as the stamps are young, the files are read again even if nothing is new.
         if changed or self.problem:
             log.info("configuration_read", changed=changed)
         self.problem, self.now = "", new
+        self._stamps = take_stamps(self._files(), read_at_ns)
         return changed
+
+    def _files(self) -> Iterator[Path]:
+        """Yield the files from which `now` was read."""
+        yield self._file
+        for owner in (*self.now.agents.values(), *self.now.families.values()):
+            if owner.prompt_file:
+                yield Path(owner.prompt_file)

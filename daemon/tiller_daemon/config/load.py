@@ -40,7 +40,6 @@ from tiller_daemon.config.source import (
     suggest,
 )
 from tiller_daemon.config.toml import TomlError, parse_toml
-from tiller_daemon.stamps import failed, look_at
 from tiller_protocol.places import CONFIG_FILE, Places
 
 PROJECT_FILE = Path(".tiller", "config.toml")
@@ -134,7 +133,6 @@ def _read_file(path: Path, environ: Mapping[str, str], *, needed: bool) -> Itera
 
 
 def _read_text(path: Path, what: str) -> str:
-    look_at(path)
     try:
         data = read_regular(path, FILE_BYTES_MAX + 1)
         if data is None:
@@ -149,7 +147,6 @@ def _read_text(path: Path, what: str) -> str:
     except UnicodeDecodeError:
         raise ConfigurationError("unreadable_file", f"{what} {path} is not UTF-8") from None
     except OSError as error:
-        failed(error)
         reason = error.strerror or "unreadable"
         problem = f"{what} {path} can't be read: {reason}"
         raise ConfigurationError("unreadable_file", problem) from None
@@ -235,7 +232,6 @@ def _check_needed(table: Table, key: Key, source: Source) -> None:
     for field in _NEEDED_FIELDS:
         if field in table:
             path = Path(table[field])
-            look_at(path)
             if not (path.is_dir() if field == "scripts" else path.is_file()):
                 raise source.error("missing_file", (*key, field), f"{path} does not exist")
 

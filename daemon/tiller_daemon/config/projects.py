@@ -7,8 +7,9 @@ finds its agents and commands.
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
-from functools import partial
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,7 +20,7 @@ from tiller_daemon.config.regular_files import read_regular
 from tiller_daemon.config.schema import Configuration, ConfigurationError
 from tiller_daemon.config.source import UTF_8_SIG
 from tiller_daemon.private import replace_private
-from tiller_daemon.stamps import StampedCache, failed, look_along, look_into
+from tiller_daemon.stamps import Stamp, take_stamps
 
 FOLDERS: Final = ("agents", "commands", "hooks")
 """Directories below `.tiller` that are part of the digest, together with `config.toml`."""
@@ -71,6 +72,14 @@ class _CachedConfiguration(NamedTuple):
     configuration: Configuration
 
 
+class _KnownProject(NamedTuple):
+    """A project whose files were read, and their paths and stamps."""
+
+    project: Project
+    paths: Sequence[Path]
+    stamps: tuple[Stamp, ...] | None
+
+
 class TrustedProjects:
     """The trusted projects, stored in `file`."""
 
@@ -86,12 +95,19 @@ class TrustedProjects:
         self._load: Final = load
         self._trusted: Final = _read(file)
         self._cache: dict[Path, _CachedConfiguration] = {}
-        self._projects: Final = StampedCache()
+        self._known: dict[str, _KnownProject] = {}
 
     def inspect(self, workspace: str | Path) -> Project:
         """Return the current files of a workspace, which are read only if they have changed."""
-        project = self._projects.get(str(workspace), partial(_read_project, workspace))
-        return self._with_trust(project)
+        place, now_ns = Path(os.path.realpath(workspace)), time.time_ns()
+        known, paths, stamps = self._known.get(str(place)), [], None
+        with suppress(OSError, _Unreadable):
+            paths = _paths_in(place)
+            stamps = take_stamps(paths, now_ns)
+        if known is None or stamps is None or (known.paths, known.stamps) != (paths, stamps):
+            known = _KnownProject(_read_project(place), paths, stamps)
+            self._known[str(place)] = known
+        return self._with_trust(known.project)
 
     def configuration(self, workspace: str | Path) -> Configuration:
         """Return the configuration for a workspace; raises `ConfigurationError` if invalid."""
@@ -152,17 +168,12 @@ class _Unreadable(Exception):
 
 def _read_project(workspace: str | Path) -> Project:
     """Read the files of a workspace, and return its project without the user's trust."""
-    look_along(Path.cwd() / workspace)
     place = Path(os.path.realpath(workspace))
-    look_along(place / PROJECT_FILE.parent, place)
     if not os.path.lexists(place / PROJECT_FILE.parent):
         return Project(place)
     try:
         found = dict(_read_contents(place))
-    except OSError as error:
-        failed(error)
-        return Project(place, problem=UNREADABLE)
-    except _Unreadable:
+    except (OSError, _Unreadable):
         return Project(place, problem=UNREADABLE)
     if not found:
         return Project(place)
@@ -174,24 +185,26 @@ def _read_project(workspace: str | Path) -> Project:
     return Project(place, _digest(found), tuple(found), text=text)
 
 
-def _read_contents(workspace: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the path and content of every file that needs trust, sorted.
-
-    The content of a link is its target followed by the content of the target.
-    """
+def _paths_in(workspace: Path) -> list[Path]:
+    """Return the paths of all files that need trust, if they exist, in a fixed order."""
     paths = [workspace / PROJECT_FILE]
     for name in FOLDERS:
         folder = workspace / PROJECT_FILE.parent / name
-        look_into(folder)
-        for parent, folders, names in os.walk(folder, onerror=failed, followlinks=False):
-            look_into(parent)
+        for parent, folders, names in os.walk(folder, followlinks=False):
             folders.sort()
             links = [one for one in folders if Path(parent, one).is_symlink()]
             paths += [Path(parent, one) for one in (*sorted(names), *links)]
             if len(paths) > FILES_MAX:
                 raise _Unreadable
-    for path in paths:
-        look_along(path, workspace)
+    return paths
+
+
+def _read_contents(workspace: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the path and content of every file that needs trust.
+
+    The content of a link is its target followed by the content of the target.
+    """
+    for path in _paths_in(workspace):
         if os.path.lexists(path):
             yield str(path.relative_to(workspace)), _read_content(path)
 

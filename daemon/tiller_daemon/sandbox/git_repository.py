@@ -6,18 +6,22 @@ interprets repositories or configuration. The commands execute nothing that a re
 
 import os
 import subprocess
-from collections.abc import Iterator
-from errno import ENOENT
+import time
+from collections.abc import Callable, Hashable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from tiller_daemon.isolation import environment_of_commands, find_program
-from tiller_daemon.stamps import StampedCache, failed, look_along, look_at
+from tiller_daemon.stamps import Stamp, take_stamps
 
 GIT_S: Final = 5.0
 """How long git may take to answer. It takes milliseconds, unless it reads from a pipe."""
 
 NO_REPOSITORY: Final = b"not a git repository"
+
+UNANSWERED: Final = "git does not answer"
+"""The problem of a repository with a pipe. Git is asked again only after a file has changed."""
 
 EXECUTED: Final = (
     "config", "config.worktree", "hooks", "commondir", "gitdir", "modules", "worktrees", "branches",
@@ -34,10 +38,15 @@ VARIABLES: Final = (
 )
 """The variables by which git finds the user's configuration."""
 
+T = TypeVar("T")
+
 _FORBIDDEN: Final = frozenset((".git", "..", ".", ""))
 """What no part of a path in an index may be, in lower case."""
 
-_known: Final = StampedCache()
+KNOWN_MAX: Final = 256
+"""How many answers are kept; the oldest is dropped first."""
+
+_known: Final[dict[Hashable, "_Known"]] = {}
 """The answers about each workspace, as git takes milliseconds."""
 
 
@@ -63,20 +72,59 @@ class GitIndex(NamedTuple):
     """Whether the index would make git write to a git directory, or outside the work tree."""
 
 
+class _Known(NamedTuple):
+    """An answer of git, and the files on which it depends."""
+
+    answer: Any
+    files: tuple[Path, ...]
+    stamps: tuple[Stamp, ...] | None
+
+
 def find_git(workspace: Path) -> GitRepository:
     """Return the repository of a workspace (absolute, without links); blocks while git runs."""
-    return _known.get(("repository", workspace), lambda: _find(workspace))
+    return _kept(workspace, partial(_find, workspace), partial(_files_of, workspace))
 
 
 def read_index(git: GitRepository) -> GitIndex:
     """Return what the index of a repository names; blocks while git reads it."""
-    return _known.get(("index", git), lambda: _read_index(git))
+    if git.top is None or not git.directories:
+        return GitIndex()
+    index = git.directories[-1] / "index"
+    try:
+        return _kept(git, partial(_read_index, git.top), lambda _: (index,))
+    except OSError:
+        return GitIndex(is_unsafe=True)
+
+
+def _kept(key: Hashable, ask: Callable[[], T], files_of: Callable[[T], tuple[Path, ...]]) -> T:
+    """Return the last answer to `ask`; ask again if one of its files has changed.
+
+    An answer without files is not kept. May be called in any thread.
+    """
+    now_ns, known = time.time_ns(), _known.pop(key, None)
+    if known is None or known.stamps is None or known.stamps != take_stamps(known.files, now_ns):
+        answer = ask()
+        files = files_of(answer)
+        known = _Known(answer, files, take_stamps(files, now_ns) if files else None)
+    _known[key] = known
+    if len(_known) > KNOWN_MAX:
+        _known.pop(next(iter(_known)), None)
+    return cast("T", known.answer)
+
+
+def _files_of(workspace: Path, git: GitRepository) -> tuple[Path, ...]:
+    """Return the files on which git's answer depends; none if the answer should not be kept."""
+    if git.problem and git.problem != UNANSWERED:
+        return ()
+    home = Path(os.environ.get("HOME") or "/")
+    base = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+    marks = [directory / ".git" for directory in (workspace, *workspace.parents)]
+    heads = (directory / "HEAD" for directory in (*marks, *git.directories))
+    users = (home / ".gitconfig", base / "git/config", Path("/etc/gitconfig"))
+    return (*marks, *users, *heads, *git.executed)
 
 
 def _find(workspace: Path) -> GitRepository:
-    for directory in (workspace, *workspace.parents):
-        look_at(directory / ".git")
-    _look_at_user_files()
     try:
         answer = _ask(
             workspace,
@@ -86,8 +134,8 @@ def _find(workspace: Path) -> GitRepository:
     except OSError as error:
         if NO_REPOSITORY in error.args or isinstance(error, FileNotFoundError):
             return GitRepository()
-        failed(error)
-        return GitRepository(problem="git can't read the repository")
+        is_slow = isinstance(error, TimeoutError)
+        return GitRepository(problem=UNANSWERED if is_slow else "git can't read the repository")
     is_bare, *named = answer.split("\n")
     if is_bare == "true":
         return GitRepository(problem="the workspace is in a bare repository")
@@ -100,14 +148,10 @@ def _find(workspace: Path) -> GitRepository:
         if not (all(one.is_relative_to(top) for one in directories) or _belongs(own, top)):
             # Any archive may contain a `.git` file that names the repository of another project.
             directories = ()
-    except OSError as error:
-        failed(error)
+    except OSError:
         return GitRepository(top, problem="git's configuration can't be read")
     parts = (one / name for one in (common, own) for name in EXECUTED)
-    executed = (*parts, *configured)
-    for path in (common / "HEAD", own / "HEAD", *executed):
-        look_along(path)
-    return GitRepository(top, directories, tuple(dict.fromkeys(executed)))
+    return GitRepository(top, directories, tuple(dict.fromkeys((*parts, *configured))))
 
 
 def _configuration(top: Path) -> Iterator[Path]:
@@ -139,27 +183,13 @@ def _belongs(own: Path, top: Path) -> bool:
         return False
 
 
-def _read_index(git: GitRepository) -> GitIndex:
-    if git.top is None or not git.directories:
-        return GitIndex()
-    look_at(git.directories[-1] / "index")
-    try:
-        entries = _ask(git.top, "ls-files", "--stage", "-z").split("\0")
-    except OSError as error:
-        failed(error)
-        return GitIndex(is_unsafe=True)
+def _read_index(top: Path) -> GitIndex:
+    entries = _ask(top, "ls-files", "--stage", "-z").split("\0")
     links = [entry.partition("\t")[2] for entry in entries if entry.startswith("160000 ")]
     # git checks paths when it adds them to an index, but not when it reads an index.
     parts = (entry.partition("\t")[2].casefold().split("/") for entry in entries if entry)
     is_unsafe = any(not _FORBIDDEN.isdisjoint(one) for one in parts)
-    return GitIndex(tuple(git.top / link for link in links), is_unsafe)
-
-
-def _look_at_user_files() -> None:
-    home = Path(os.environ.get("HOME") or "/")
-    base = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
-    for path in (home / ".gitconfig", base / "git/config", Path("/etc/gitconfig")):
-        look_along(path)
+    return GitIndex(tuple(top / link for link in links), is_unsafe)
 
 
 def _ask(directory: Path, *arguments: str) -> str:
@@ -180,8 +210,7 @@ def _ask(directory: Path, *arguments: str) -> str:
             timeout=GIT_S,
         )
     except subprocess.TimeoutExpired as error:
-        # Such an answer counts until a file changes, so that git is not asked again and again.
-        raise OSError(ENOENT, str(error)) from error
+        raise TimeoutError(str(error)) from error
     if done.returncode and not done.stdout.startswith(b"true\n"):
         known = NO_REPOSITORY if NO_REPOSITORY in done.stderr else done.stderr
         raise OSError(known)

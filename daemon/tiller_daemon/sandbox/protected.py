@@ -6,6 +6,7 @@ Nothing here looks into files, and git answers for its own files (see `git_repos
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -17,13 +18,9 @@ from tiller_daemon.sandbox.known_paths import (
     is_product,
     root_of,
 )
-from tiller_daemon.stamps import StampedCache, failed, look_along, look_into
 
 LINKED_MAX: Final = 20_000
 """How many protected files are checked for hard links; builds ask if there are more."""
-
-_problems: Final = StampedCache()
-"""The answers of `problem_of_links` and `UserHome.problem_of`, which read directories."""
 
 
 class UserHome:
@@ -50,20 +47,17 @@ class UserHome:
             return "your shell or desktop executes files in the workspace"
         if any(map(root.is_relative_to, self._path)):
             return "the workspace is in a directory of PATH"
-        return _problems.get((self._home, root), lambda: self._problem_of_links(root))
+        return self._problem_of_links(root)
 
     def _problem_of_links(self, root: Path) -> str:
         """Return whether the home has links into a workspace, as people keep dotfiles."""
         for directory in (self._home, self._home / ".config"):
-            look_into(directory)
             try:
                 with os.scandir(directory) as entries:
                     links = [entry.path for entry in entries if entry.is_symlink()]
-            except OSError as error:
-                failed(error)
+            except OSError:
                 continue
             for link in links:
-                look_along(link)
                 if Path(os.path.realpath(link)).is_relative_to(root):
                     return "your home directory has links into the workspace"
         return ""
@@ -76,17 +70,10 @@ def executed_in(root: Path, git: GitRepository) -> Iterator[Path]:
         yield Path(os.path.realpath(path))
 
 
-def problem_of_links(root: Path) -> str:
-    """Return whether protected files have further names, by which a command could change them."""
-    return _problems.get(root, lambda: _linked(root))
-
-
 def _entries(root: Path) -> list[Path]:
-    look_into(root)
     try:
         return [root / name for name in os.listdir(root)]  # noqa: PTH208 - only names are needed
-    except OSError as error:
-        failed(error)
+    except OSError:
         return []
 
 
@@ -145,7 +132,8 @@ def git_data(git: GitRepository, nested: Iterable[Path]) -> tuple[Path, ...]:
     )
 
 
-def _linked(root: Path) -> str:
+def problem_of_links(root: Path) -> str:
+    """Return whether protected files have further names, by which a command could change them."""
     git = find_git(root)
     # git itself links the objects of a submodule's repository.
     waiting = [*kept_entries(root, is_build=True)]
@@ -155,13 +143,10 @@ def _linked(root: Path) -> str:
         if not waiting:
             return ""
         path = waiting.pop()
-        look_along(path)
-        try:
+        with suppress(OSError):
             state = path.lstat()
             if stat.S_ISREG(state.st_mode) and state.st_nlink > 1:
                 return f"{path.name} has another name (a hard link)"
             is_folder = stat.S_ISDIR(state.st_mode) and path not in git.directories
             waiting += _entries(path) if is_folder else ()
-        except OSError as error:
-            failed(error)
     return "there are too many protected files to look for hard links"

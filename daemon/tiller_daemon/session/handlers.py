@@ -36,7 +36,6 @@ from tiller_daemon.session.state import PendingSubmission, SessionState
 from tiller_daemon.session.turns.active_turn import ActiveTurn
 from tiller_daemon.session.turns.starting import first_message, start_turn, start_without_input
 from tiller_daemon.session.turns.title import given_title
-from tiller_daemon.stamps import one_moment
 from tiller_daemon.turn.decisions import is_answered
 from tiller_daemon.turn.loop import run_compaction
 from tiller_daemon.turn.user_command import TOOL, run_user_command
@@ -68,8 +67,6 @@ from tiller_protocol.settings import TurnChoices, TurnOverrides
 from tiller_protocol.snapshot import find_mark
 
 
-# Several parts of a turn's context depend on the same files, which are looked at only once.
-@one_moment()
 def handle(state: SessionState, pending: PendingSubmission) -> AnyResult | None:
     """Apply an op and return the result for its answer, if any; raises `RejectionError`."""
     match pending.op:

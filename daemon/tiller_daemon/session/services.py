@@ -20,7 +20,6 @@ from tiller_daemon.session.hooks import Hooks
 from tiller_daemon.session.outbox import Publish
 from tiller_daemon.session.turns.idle_histories import IdleHistories
 from tiller_daemon.snapshots.snapshots import Snapshots
-from tiller_daemon.stamps import StampedCache
 from tiller_daemon.store.base import Log
 from tiller_daemon.tools.base import FileCheck, Tool, ToolResult
 from tiller_daemon.turn.context import CostOf
@@ -194,8 +193,6 @@ class UserSettings(Struct, frozen=True):
     """The absolute path of the user's home directory, with links resolved."""
     platform: str
     """A value of `sys.platform`."""
-    documents: StampedCache = field(default_factory=StampedCache)
-    """A cache of documents that people wrote for models, in workspaces and for all of them."""
 
 
 class ToolSources(Struct, frozen=True):

@@ -18,7 +18,6 @@ from tiller_daemon.files.paths import (
     open_regular,
     printable,
 )
-from tiller_daemon.stamps import failed, look_along, look_at, look_into
 
 ENTRIES_MAX: Final = 1_000
 """The most entries of a folder that are read; folders made by hand have only a few."""
@@ -84,21 +83,15 @@ def read_project_document(
 
 def names_in(directory: Path) -> list[str]:
     """Return the names in a folder, sorted; no names if it is missing or can't be read."""
-    look_into(directory)
     try:
         with os.scandir(directory) as entries:
             return sorted(entry.name for entry in islice(entries, ENTRIES_MAX))
-    except OSError as error:
-        failed(error)
+    except OSError:
         return []
 
 
 def _follow(path: Path, within: Path | None) -> Location | None:
     """Resolve a path; None if it does not exist."""
-    if within is None:
-        look_at(path)
-    else:
-        look_along(path, within)
     # Usually the file does not exist, and resolving links would take longer.
     if not os.path.lexists(path):
         return None
@@ -111,17 +104,14 @@ def _follow(path: Path, within: Path | None) -> Location | None:
 def _read(path: Path, location: Location, bytes_max: int) -> Document | None:
     try:
         opened = open_regular(location)
-    except PathProblem as problem:
-        if isinstance(problem.__cause__, OSError):
-            failed(problem.__cause__)
+    except PathProblem:
         return None
     with os.fdopen(opened, "rb") as stream:
         try:
             # One byte more shows whether the file was cut.
             data = stream.read(bytes_max + 1)
             size_bytes = max(os.fstat(opened).st_size, len(data))
-        except OSError as error:
-            failed(error)
+        except OSError:
             return None
     text = data[:bytes_max].decode(errors="replace").removeprefix(_BYTE_ORDER_MARK)
     return Document(path, text.replace("\r\n", "\n"), size_bytes, len(data) > bytes_max)

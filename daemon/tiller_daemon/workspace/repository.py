@@ -9,7 +9,6 @@ import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tiller_daemon.stamps import StampedCache, look_at
 from tiller_daemon.workspace.documents import read_document
 
 GIT_FILE_BYTES_MAX: Final = 4096
@@ -35,19 +34,17 @@ def find_repository(directory: Path) -> Repository | None:
     A repository counts only if it belongs to this user or to the owner of `directory`. In a shared
     place such as `/tmp`, anyone could create a repository above a user's directory.
     """
-    look_at(directory)
     owners = {os.geteuid(), _owner(directory)}
     for root in (directory, *directory.parents):
         mark = root / ".git"
-        look_at(mark)
         if mark.exists() and _owner(mark) in owners:
             return Repository(root, _head(git_directory(mark)))
     return None
 
 
-def checked_out(directory: str, cache: StampedCache) -> str:
+def checked_out(directory: str) -> str:
     """Return the branch of the repository around `directory`, `commit abc…`, or ''."""
-    repository = cache.get(("checked_out", directory), lambda: find_repository(Path(directory)))
+    repository = find_repository(Path(directory))
     return repository.head.removeprefix("branch ") if repository else ""
 
 

@@ -4,45 +4,24 @@
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from tiller_daemon.config import Agent
 from tiller_daemon.files.paths import text_of
 from tiller_daemon.policy import globs
-from tiller_daemon.policy.readable import Readable, rules_of_reading
+from tiller_daemon.policy.readable import Readable
 from tiller_daemon.session.context.project_trust import configuration_for
 from tiller_daemon.session.services import Services
 from tiller_daemon.workspace.documents import MayRead
 from tiller_protocol.settings import Rule
 from tiller_protocol.snapshot import Snapshot
 
-T = TypeVar("T")
-
 
 def may_read(workspace: str | Path, rules: Sequence[Rule]) -> MayRead:
     """Return a function that checks files by their resolved paths."""
     root, readable = Path(os.path.realpath(workspace)), Readable(rules)
     return lambda path: readable(text_of(root, path))
-
-
-def read_with_rules(
-    services: Services,
-    kind: str,
-    root: Path,
-    rules: Sequence[Rule],
-    read: Callable[[MayRead], T],
-) -> T:
-    """Return the result of `read` for documents that models may see, cached until they change.
-
-    `kind` names this result in the cache. It depends only on `root`, which is absolute and without
-    links, on the rules, and on files that are read with the functions of `workspace`.
-    """
-    # Other rules differ between sessions, so each session would read everything again.
-    shared = _without_outputs(services, root, rules_of_reading(rules))
-    key = (kind, root, tuple(shared))
-    return services.user.documents.get(key, lambda: read(may_read(root, shared)))
 
 
 def session_rules(
@@ -84,10 +63,3 @@ def _patterns_of(place: Path, workspace: Path) -> Iterator[str]:
     for path in paths:
         text = globs.escape(str(path))
         yield from (text, f"{text}/*")
-
-
-def _without_outputs(services: Services, workspace: Path, rules: Sequence[Rule]) -> list[Rule]:
-    """Return the rules without rules for sessions' own outputs, which contain no documents."""
-    outputs = services.files.spill_directory("any").parent
-    below = tuple(f"{pattern}/" for pattern in _patterns_of(outputs, workspace))
-    return [rule for rule in rules if rule.action != "allow" or not rule.pattern.startswith(below)]

@@ -1,15 +1,14 @@
 """Makes the system prompt of a turn: given texts, instructions, skills and the environment.
 
-A few small files of bounded size are read, and read again only after a change. Nothing is executed.
+A few small files of bounded size are read. Nothing is executed.
 """
 
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from tiller_daemon.files.paths import printable
-from tiller_daemon.session.context.read_access import read_with_rules
+from tiller_daemon.session.context.read_access import may_read
 from tiller_daemon.session.services import Services
 from tiller_daemon.turn.context import Permissions
 from tiller_daemon.turn.prompt import (
@@ -33,9 +32,8 @@ def build_system_prompt(
     The documents are for the user, each as `path: reason`.
     """
     directory = services.user.projects.inspect(workspace).workspace
-    read = partial(_read_documents, services, directory)
     rules = (*permissions.rules, *services.user.lasting_rules.of(directory))
-    documents = read_with_rules(services, "prompt", directory, rules, read)
+    documents = _read_documents(services, directory, may_read(directory, rules))
     scope = permissions.scope.names if permissions.scope else None
     environment = PromptEnvironment(
         workspace,

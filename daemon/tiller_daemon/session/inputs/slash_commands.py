@@ -14,7 +14,7 @@ from msgspec import structs
 
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.context.project_trust import trusted_workspace
-from tiller_daemon.session.context.read_access import read_with_rules, session_rules
+from tiller_daemon.session.context.read_access import may_read, session_rules
 from tiller_daemon.session.inputs.server_content import NO_CONTENT, ServerContent
 from tiller_daemon.session.inputs.validation import check_input, input_data
 from tiller_daemon.session.services import Services
@@ -126,12 +126,12 @@ def _mentioned(services: Services, snapshot: Snapshot, text: str) -> tuple[str, 
 
 
 def _find(services: Services, snapshot: Snapshot, call: CommandCall) -> Command | None:
-    return _read(services, snapshot, f"command {call.name}", partial(find_command, call.name))
+    return _read(services, snapshot, partial(find_command, call.name))
 
 
 def _unknown(services: Services, snapshot: Snapshot, op: UserInput, name: str) -> RejectionError:
     """Return the rejection of an input that calls an unknown command; it names similar commands."""
-    known = _read(services, snapshot, "list of commands", list_commands)
+    known = _read(services, snapshot, list_commands)
     hint = did_you_mean(f"/{name}", [f"/{command.name}" for command in known])
     message = (
         f"There is no command /{name}.{hint} To list the commands: tiller commands. "
@@ -143,18 +143,12 @@ def _unknown(services: Services, snapshot: Snapshot, op: UserInput, name: str) -
 def _read(
     services: Services,
     snapshot: Snapshot,
-    name: str,
     read: Callable[[Path | None, Path, MayRead], T],
 ) -> T:
     """Return the result of `read` for the user's directory and the workspace, if it is trusted."""
     project = trusted_workspace(services, snapshot.workspace)
-    return read_with_rules(
-        services,
-        f"{'trusted' if project else 'untrusted'} {name}",
-        services.user.projects.inspect(snapshot.workspace).workspace,
-        session_rules(services, snapshot),
-        partial(read, project, services.user.config_directory),
-    )
+    readable = may_read(snapshot.workspace, session_rules(services, snapshot))
+    return read(project, services.user.config_directory, readable)
 
 
 def _expanded(op: UserInput, call: CommandCall, command: Command) -> UserInput:

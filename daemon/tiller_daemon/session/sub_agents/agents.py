@@ -5,7 +5,6 @@ can only add agents under new names.
 """
 
 from collections.abc import Mapping
-from functools import partial
 
 from msgspec import structs
 
@@ -13,7 +12,7 @@ from tiller_daemon.config import Agent
 from tiller_daemon.config.request_options import merge_options
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.context.project_trust import trusted_workspace
-from tiller_daemon.session.context.read_access import read_with_rules
+from tiller_daemon.session.context.read_access import may_read
 from tiller_daemon.session.services import Services
 from tiller_daemon.tools.suggestions import did_you_mean
 from tiller_daemon.turn.prompt import EXPLORE_PROMPT, GENERAL_PROMPT, PLAN_PROMPT
@@ -44,8 +43,7 @@ BUILT_IN: Mapping[str, Agent] = {
 def list_agents(services: Services, workspace: str | None) -> dict[str, AgentDefinition]:
     """Return all agents by name; without a workspace, no project's agents are included."""
     configured = services.user.configuration().agents
-    directory = services.user.config_directory
-    written = services.user.documents.get(("agents", directory), partial(user_agents, directory))
+    written = user_agents(services.user.config_directory)
     agents: dict[str, AgentDefinition] = {}
     for name in (*BUILT_IN, *configured, *written):
         file = written.get(name, AgentDefinition(Agent()))
@@ -53,13 +51,8 @@ def list_agents(services: Services, workspace: str | None) -> dict[str, AgentDef
         agents[name] = AgentDefinition(_layered(agent, configured.get(name, Agent())), file.problem)
     if project := trusted_workspace(services, workspace):
         # An agent's own rules are known only after its file is read, so they can't apply here.
-        of_project = read_with_rules(
-            services,
-            "agents",
-            project,
-            services.user.configuration().permissions,
-            partial(project_agents, project),
-        )
+        readable = may_read(project, services.user.configuration().permissions)
+        of_project = project_agents(project, readable)
         limit = services.user.configuration().max_steps
         of_project = {name: _capped(definition, limit) for name, definition in of_project.items()}
         # The user's agents win, so a project can't redefine them.

@@ -298,7 +298,7 @@ class ActiveTurn:
             step_usage=self._step_usage,
             cost=self.context.model.price(self._step_usage),
             unrecorded=self._changes.is_open,
-            branch=checked_out(self.context.workspace, services.user.documents),
+            branch=checked_out(self.context.workspace),
         )
         self.put(*bodies)
         # Without the turn's id: the event concerns the session, which is idle after the turn.
