@@ -278,7 +278,7 @@ class ActiveTurn:
         await self._session.outbox.committed()
         self.is_over = True
         if self.title_request:
-            self.title_request.turn_ended(interrupted=ending.outcome == "interrupted")
+            self.title_request.turn_ended(ending.outcome)
         return ended
 
     def _close(self, ending: Ending) -> TurnEnded | None:

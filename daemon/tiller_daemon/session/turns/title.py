@@ -1,9 +1,8 @@
 """Gives a session a title: first the start of the first input, then a title written by a model.
 
-The model is asked after the first turn, so that a title delays no turn. The request belongs to the
-session, not to the turn: it can't delay the turn's end or make it fail. A request that fails is
-made again after the next turn, and the last failure is reported. If the daemon stops before that,
-the first title stays.
+The model is asked once, after the first turn that neither failed nor was interrupted. The request
+belongs to the session, not to the turn: it can't delay the turn's end or make it fail. If the
+request fails, or the daemon stops before that, the first title stays.
 """
 
 import re
@@ -19,7 +18,7 @@ from tiller_daemon.session.context.project_trust import configuration_for
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.turn.prompt import with_header
-from tiller_protocol.events import ErrorRaised, SessionTitled, WarningRaised
+from tiller_protocol.events import Outcome, SessionTitled, WarningRaised
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Usage, UserMessage
 
@@ -34,9 +33,6 @@ TITLE_CHARS_MAX = 72
 TITLE_S_MAX = 30.0
 """How long the request may take."""
 
-FAILURES_MAX = 3
-"""How many turns may end without a model's title before the first title stays for good."""
-
 INPUT_CHARS_MAX = 4_000
 """How much of the input the model gets to see."""
 
@@ -46,12 +42,9 @@ ANSWER_CHARS_MAX = 4_000
 OUTPUT_TOKENS_MAX = 2_000
 """A generous limit, since reasoning models think before they write the title."""
 
-REPORTED = frozenset({"authentication", "quota", "not_found"})
-"""Kinds of errors that only the user can repair, and that are therefore reported at once."""
-
-GIVEN_UP = (
-    "No title could be written after {turns} turns, so the title is still the beginning of the "
-    "first input. {reason} To set a title: tiller set {session_id} title TEXT"
+FAILED = (
+    "No title could be written, so the title is still the beginning of the first input. {reason} "
+    "To set a title: tiller set {session_id} title TEXT"
 )
 
 TITLE_SYSTEM = (
@@ -63,14 +56,10 @@ TITLE_SYSTEM = (
 
 @dataclass
 class WantedTitle:
-    """The state of the title that a loaded session still wants from a model."""
+    """The title that a loaded session still wants from a model."""
 
     text: str = ""
-    """The first input; empty if no title is wanted."""
-    failures: int = 0
-    """How many requests for a title have failed."""
-    is_asked: bool = False
-    """Whether a request is running."""
+    """The first input; empty if no title is wanted, or a model is asked."""
 
 
 class TitleRequest:
@@ -92,34 +81,24 @@ class TitleRequest:
         self._wanted = wanted
         self._text = wanted.text
         self._turn_over = trio.Event()
-        self._is_interrupted = False
-        self._small_model = ""
+        self._is_due = False
 
     async def run(self) -> None:
         """Ask the model and record `session_titled`. After any failure, the old title stays."""
         await self._turn_over.wait()
-        wanted = self._wanted
-        if self._is_interrupted or wanted.is_asked or not wanted.text:
+        # A turn that began meanwhile may have asked for the title.
+        if not self._is_due or not self._wanted.text:
             return
-        # Somebody has renamed the session since.
+        self._wanted.text = ""
+        # Somebody may have renamed the session since.
         if self._title_now() != first_title(self._text):
-            wanted.text = ""
             return
-        wanted.is_asked = True
         reason = f"The model did not answer within {TITLE_S_MAX:g} s."
         with trio.move_on_after(TITLE_S_MAX):
             reason = await self._ask_and_put()
-        wanted.is_asked = False
-        if not reason:
-            wanted.text = ""
-            return
-        log.info("no_title", session_id=self._session_id, reason=reason)
-        wanted.failures += 1
-        if wanted.failures == FAILURES_MAX and wanted.text:
-            wanted.text = ""
-            message = GIVEN_UP.format(
-                turns=FAILURES_MAX, reason=reason, session_id=self._session_id
-            )
+        if reason:
+            log.info("no_title", session_id=self._session_id, reason=reason)
+            message = FAILED.format(reason=reason, session_id=self._session_id)
             self._outbox.put(WarningRaised("no_title", message))
 
     async def _ask_and_put(self) -> str:
@@ -127,7 +106,6 @@ class TitleRequest:
         try:
             answer, usage, cost = await self._ask()
         except (ModelError, RejectionError) as error:
-            self._report(error)
             return error.message
         # Not even a bug in here may end the session, which needs no title to work.
         except Exception as error:
@@ -139,28 +117,19 @@ class TitleRequest:
             self._outbox.put(SessionTitled(title, usage, cost))
         return ""
 
-    def turn_ended(self, *, interrupted: bool) -> None:
-        """Let the request for the title begin, unless the user interrupted the turn."""
-        self._is_interrupted = interrupted
+    def turn_ended(self, outcome: Outcome) -> None:
+        """Let the request begin, unless the turn failed or was interrupted."""
+        self._is_due = outcome not in ("interrupted", "failed")
         self._turn_over.set()
 
     def _title_now(self) -> str:
         return self._outbox.fold_pending().title
 
-    def _report(self, error: ModelError | RejectionError) -> None:
-        """Report an error that only the user can repair, unless the turn has done so."""
-        kind = error.kind if isinstance(error, ModelError) else "not_found"
-        if kind in REPORTED and self._small_model:
-            message = f"No title could be written by {self._small_model}. {error.message}"
-            self._outbox.put(ErrorRaised(kind, message))
-            # One report is enough.
-            self._wanted.text = ""
-
     async def _ask(self) -> tuple[str, Usage, float | None]:
         workspace = self._outbox.snapshot.workspace
         # A small model is enough and cheaper.
-        self._small_model = configuration_for(self._services, workspace).small_model or ""
-        model = self._services.model(self._small_model) if self._small_model else self._turn_model
+        small = configuration_for(self._services, workspace).small_model
+        model = self._services.model(small) if small else self._turn_model
         asked = f"Name this request:\n\n<request>\n{self._text[:INPUT_CHARS_MAX]}\n</request>"
         request = ModelRequest(
             model=model.provider_model,
@@ -176,13 +145,10 @@ class TitleRequest:
         answer, usage = "", Usage()
         async with aclosing(model.client.stream(request)) as stream:
             async for event in stream:
-                match event:
-                    case TextDelta():
-                        answer += event.text
-                    case UsageReported():
-                        usage = event.usage
-                    case _:
-                        pass
+                if isinstance(event, TextDelta):
+                    answer += event.text
+                elif isinstance(event, UsageReported):
+                    usage = event.usage
                 if len(answer) > ANSWER_CHARS_MAX:
                     break
         return answer, usage, model.price(usage)
