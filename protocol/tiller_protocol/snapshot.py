@@ -5,7 +5,7 @@
 
 from typing import Annotated
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from tiller_protocol.doc import doc
 from tiller_protocol.errors import ErrorInfo
@@ -161,7 +161,9 @@ class SessionSummary(Struct, frozen=True, omit_defaults=True):
     created_at: Annotated[float, doc("Time of creation in Unix seconds.")]
     updated_at: Annotated[float, doc("Time of the last event in Unix seconds.")]
     head: Annotated[int, doc("`seq` of the last event.")]
-    status: Annotated[StatusName, doc("What the session is doing now.")] = "idle"
+    status: Annotated[StatusName, doc("What the session is doing now; always present.")] = field(
+        default_factory=lambda: "idle"
+    )
     title: Annotated[str, doc("Title in one line; empty if the session has none.")] = ""
     archived: Annotated[bool, doc("Whether the session is archived.")] = False
     turns: Annotated[int, doc("Number of turns so far.")] = 0
@@ -172,6 +174,10 @@ class SessionSummary(Struct, frozen=True, omit_defaults=True):
     context_tokens: Annotated[int, doc("As in `Snapshot`.")] = 0
     context_window: Annotated[int, doc("As in `Snapshot`.")] = 0
     branch: Annotated[str, doc("As in `Snapshot`.")] = ""
+    last_outcome: Annotated[
+        Outcome | None,
+        doc("As in `Snapshot`. Also absent if the latest turn ran before this field existed."),
+    ] = None
 
 
 def find_mark(snapshot: Snapshot, turn_id: str, step: int) -> int | None:

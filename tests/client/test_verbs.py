@@ -24,6 +24,7 @@ from tiller_protocol.events import (
     SessionCreated,
     SessionTitled,
     StatusChanged,
+    StepStarted,
     TurnStarted,
 )
 from tiller_protocol.items import QueuedInput, Request
@@ -269,7 +270,7 @@ def test_ls_tells_cost_context_branch_and_fork_within_its_width(width: int) -> N
         branch="fix/login\x1b[2J",
     )
     line = table_line(session, 60.0, Paint(colour=False), width)
-    assert cells(line) <= max(width, 63)
+    assert cells(line) <= max(width, 67)
     assert "\x1b" not in line
     if width == 80:
         assert "Repair the shop" in line
@@ -301,6 +302,22 @@ def test_ls_as_json_has_the_figures_as_they_are(daemon: FakeDaemon, tiller: Till
     first = json.loads(tiller("ls", "--json")[1].splitlines()[0])
     assert (first["branch"], first["context_window"]) == ("main", 1000)
     assert "main" in tiller("ls")[1].splitlines()[0]
+
+
+def test_ls_tells_how_the_last_turn_ended_and_chooses_by_it(
+    daemon: FakeDaemon, tiller: Tiller
+) -> None:
+    for outcome in ("failed", "interrupted", "limit_reached", "completed"):
+        session_id = f"01K0{outcome:C<22.22}".upper().replace("_", "C")
+        daemon.add(session_id, [started(), StepStarted(1), ended(outcome=outcome)])
+    states = [line.split()[3] for line in tiller("ls")[1].splitlines()]
+    assert sorted(states) == ["failed", "idle", "idle", "interrupted", "limit", "waiting"]
+    one, other = tiller("ls", "--failed", "--waiting", "--json")[1].splitlines()
+    assert {json.loads(one)["status"], json.loads(other)["status"]} == {"idle", "waiting"}
+    assert "FAILED" in tiller("ls", "--failed", "-n", "1", "--json")[1]
+    assert tiller("ls", "--working", "--failed", "-C", "/")[1] == (
+        "no session is working or failed\n"
+    )
 
 
 def test_requests_shows_what_to_answer(daemon: FakeDaemon, tiller: Tiller) -> None:

@@ -1,9 +1,10 @@
 """The supervisor loads, unloads, lists and deletes sessions; a broken one harms no other."""
 
+import msgspec
 import trio
 
 from support.world import World
-from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart, WaitPart
+from tiller_daemon.models.scripted import CallPart, Failure, Script, ScriptStep, TextPart, WaitPart
 from tiller_daemon.session.actor import SUBMISSIONS_WAITING_MAX
 from tiller_daemon.session.inputs.input_queue import QUEUED_INPUTS_MAX
 from tiller_daemon.session.loaded_sessions import UNLOAD_AFTER_S, UNLOAD_CHECK_S
@@ -161,6 +162,26 @@ async def test_lists_come_in_pages_and_archived_sessions_apart(autojump_clock, s
     await world.until_body(session_id, SessionArchived)
     archived = await world.must(SessionList(archived=True))
     assert [s.session_id for s in archived.sessions] == [session_id]
+
+
+async def test_after_a_restart_a_list_tells_how_the_last_turns_ended_and_loads_no_session(
+    autojump_clock, start, nursery
+):
+    world, good = await start(QUICK)
+    bad = await world.session()
+    world.scripts["s"] = Script((QUICK,))
+    await world.say(good, "go")
+    await world.ended(good)
+    world.scripts["s"] = Script((ScriptStep(failures=(Failure("bad_request"),)),))
+    await world.say(bad, "go")
+    await world.ended(bad)
+    await world.kill()
+    await world.boot(nursery)
+    listed = await world.must(SessionList())
+    assert isinstance(listed, SessionListResult)
+    outcomes = {one.session_id: (one.status, one.last_outcome) for one in listed.sessions}
+    assert outcomes == {good: ("idle", "completed"), bad: ("idle", "failed")}
+    assert b'"status":"idle"' in msgspec.json.encode(listed)
 
 
 async def test_a_deleted_session_is_gone_and_one_at_work_is_busy(autojump_clock, start):

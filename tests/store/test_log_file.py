@@ -12,9 +12,10 @@ import trio
 import trio.testing
 
 from store.rows import batch_of, body_of, session_row, submission_row
-from tiller_daemon.store.base import LogError, RequestRow
+from tiller_daemon.store.base import LogError, RequestRow, SessionFigures
+from tiller_daemon.store.checking import check_log
 from tiller_daemon.store.log import open_log
-from tiller_daemon.store.schema import SCHEMA_VERSION
+from tiller_daemon.store.schema import SCHEMA_VERSION, VERSION_WITHOUT_OUTCOMES
 
 MUCH = 1 << 30
 
@@ -115,7 +116,7 @@ def hold_open(path: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
-@pytest.mark.parametrize(("other", "step"), [("newer", 1), ("older", -1)])
+@pytest.mark.parametrize(("other", "step"), [("newer", 1), ("older", -2)])
 async def test_a_log_of_another_version_is_refused_and_left_as_it_is(
     tmp_path: Path, other: str, step: int
 ) -> None:
@@ -126,6 +127,29 @@ async def test_a_log_of_another_version_is_refused_and_left_as_it_is(
     error = await failure(path)
     assert (error.kind, f"install the {other} tillerd" in error.message) == (other, True)
     assert path.read_bytes() == before
+
+
+async def test_a_log_that_has_no_outcomes_yet_gets_them_and_keeps_everything(tmp_path: Path) -> None:
+    path = tmp_path / "tiller.db"
+    await fill(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE sessions DROP COLUMN outcome")
+    connection.close()
+    set_version(path, VERSION_WITHOUT_OUTCOMES)
+    check_log(path)
+    later = batch_of("s1", 41, 41, figures=SessionFigures(outcome="failed"))
+    async with open_log(path) as log:
+        assert await log.session("s0") == session_row("s0", 40)
+        await log.append(later)
+    async with open_log(path) as log:
+        assert await log.session("s1") == later.session
+        assert len(await log.sessions(workspace=None, archived=False, limit=9, after=None)) == 3
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE sessions SET outcome = ''")
+    connection.close()
+    async with open_log(path) as log:
+        with pytest.raises(LogError, match="the row of session s1"):
+            await log.session("s1")
 
 
 @pytest.mark.parametrize("version", ["s", "", b"\xb3"])

@@ -371,4 +371,5 @@ class FakeDaemon:
             context_tokens=snapshot.context_tokens,
             context_window=snapshot.context_window,
             branch=snapshot.branch,
+            last_outcome=snapshot.last_outcome,
         )

@@ -33,6 +33,7 @@ from tiller_client.command_line.turn_arguments import (
     add_sandbox,
     add_session,
     add_span,
+    add_states,
     event_number,
     positive,
 )
@@ -192,6 +193,7 @@ def _add_sessions(add: _AddParser) -> None:
     add_directory(parser, None, "only sessions of this workspace")
     parser.flag("--archived", "list archived sessions instead")
     parser.option("--of", "SESSION", "list this session's sub-agents instead")
+    add_states(parser)
     add_limit(parser)
     parser.flag("--all", "list all sessions")
     text = "find sessions by the text in them"

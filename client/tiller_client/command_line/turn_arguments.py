@@ -40,6 +40,18 @@ def add_limit(parser: Parser) -> None:
     parser.add_argument("-n", dest="limit", type=positive, default=20, help=text)
 
 
+def add_states(parser: Parser) -> None:
+    """Add the options that choose sessions by what they do; `states` has the chosen words."""
+    for state, text in (
+        ("waiting", "only sessions that wait for an answer"),
+        ("working", "only sessions with a turn that is running"),
+        ("failed", "only sessions whose last turn failed"),
+    ):
+        parser.add_argument(
+            f"--{state}", dest="states", action="append_const", const=state, help=text
+        )
+
+
 def add_sandbox(parser: Parser) -> None:
     """Add the option for the sandbox of commands."""
     modes = ("read_only", "workspace_write", "full_access")

@@ -178,6 +178,14 @@ def context_line(of: TurnEnded | Snapshot | SessionSummary) -> str:
     return f"context {100 * of.context_tokens / of.context_window:.0f} %"
 
 
+def state_word(session: SessionSummary) -> str:
+    """What a session does now; if it is idle but its last turn did not complete, how that ended."""
+    outcome = session.last_outcome
+    if session.status != "idle" or outcome in (None, "completed"):
+        return session.status
+    return "limit" if outcome == "limit_reached" else outcome
+
+
 def branch_line(of: TurnEnded | Snapshot | SessionSummary) -> str:
     """The branch or commit that was checked out at the end of the latest turn."""
     return cut(one_line(of.branch), BRANCH_COLUMNS)

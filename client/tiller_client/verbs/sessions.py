@@ -2,6 +2,7 @@
 
 import time
 from argparse import Namespace
+from itertools import islice
 from pathlib import Path
 
 from tiller_client.command_line import choose
@@ -22,7 +23,7 @@ from tiller_client.console import (
 )
 from tiller_client.following.snapshots import read_events, read_snapshot, why_cut_off
 from tiller_client.program_name import program
-from tiller_client.rendering.lines import branch_line, context_line, fork_line
+from tiller_client.rendering.lines import branch_line, context_line, fork_line, state_word
 from tiller_client.rendering.text import (
     Paint,
     age,
@@ -48,7 +49,7 @@ from tiller_protocol.ops import (
 )
 from tiller_protocol.snapshot import SessionSummary
 
-AGE_COLUMNS, STATUS_COLUMNS, WORKSPACE_COLUMNS, TITLE_COLUMNS_MIN = 6, 7, 28, 16
+AGE_COLUMNS, STATE_COLUMNS, WORKSPACE_COLUMNS, TITLE_COLUMNS_MIN = 6, 11, 28, 16
 
 WIDE_COLUMNS = 100
 NARROW_WORKSPACE_COLUMNS = 16
@@ -85,23 +86,24 @@ def run(arguments: Namespace) -> int:
 
 
 def table_line(session: SessionSummary, now: float, paint: Paint, width: int) -> str:
-    """Return a line of `width` columns: a session's id, age, status, workspace, title, figures."""
+    """Return a line of `width` columns: a session's id, age, state, workspace, title, figures."""
     workspace_columns = WORKSPACE_COLUMNS if width >= WIDE_COLUMNS else NARROW_WORKSPACE_COLUMNS
     home = str(Path.home())
     workspace = one_line(session.workspace)
     if workspace == home or workspace.startswith(home + "/"):
         workspace = "~" + workspace[len(home) :]
     workspace = cut_beginning(workspace, workspace_columns)
-    status = pad(session.status, STATUS_COLUMNS)
+    state = state_word(session)
+    tint = paint.bad if state == "failed" else paint.asking
     line = "  ".join(
         (
             session.session_id[-choose.SHORT_ID_CHARS :],
             pad(age(now - session.updated_at), AGE_COLUMNS),
-            status if session.status == "idle" else paint.asking(status),
+            pad(state, STATE_COLUMNS) if state == "idle" else tint(pad(state, STATE_COLUMNS)),
             paint.dim(pad(workspace, workspace_columns)),
         )
     )
-    used = choose.SHORT_ID_CHARS + AGE_COLUMNS + STATUS_COLUMNS + workspace_columns + 4 * 2
+    used = choose.SHORT_ID_CHARS + AGE_COLUMNS + STATE_COLUMNS + workspace_columns + 4 * 2
     figures = "  " + _figures(session)
     title = cut(one_line(session.title), max(TITLE_COLUMNS_MIN, width - used - cells(figures)))
     figures = cut(figures, width - used - cells(title)).rstrip()
@@ -167,14 +169,18 @@ def _forked(connection: DaemonConnection, created: Created, *, json: bool) -> No
 def _list(connection: DaemonConnection, arguments: Namespace) -> None:
     workspace = read_workspace(arguments.directory) if arguments.directory else None
     limit = None if arguments.all else arguments.limit
+    # One more than is shown, to find out whether there are more.
+    wanted = None if limit is None else limit + 1
+    states = arguments.states
     sessions = choose.list_sessions(
         connection,
         workspace,
         archived=arguments.archived,
         owner_id=choose.session_id(connection, arguments.of) if arguments.of else None,
-        # One more than is shown, to find out whether there are more.
-        limit=None if limit is None else limit + 1,
+        limit=None if states else wanted,
     )
+    if states:
+        sessions = islice((one for one in sessions if state_word(one) in states), wanted)
     paint, width, now = stdout_paint(), stdout_width(), time.time()
     shown = 0
     for session in sessions:
@@ -189,7 +195,8 @@ def _list(connection: DaemonConnection, arguments: Namespace) -> None:
             say(table_line(session, now, paint, width))
         shown += 1
     if not shown and not arguments.json:
-        say(f"no sessions; start one with: {program()} exec PROMPT")
+        start = f"no sessions; start one with: {program()} exec PROMPT"
+        say(f"no session is {' or '.join(states)}" if states else start)
 
 
 def _show(connection: DaemonConnection, arguments: Namespace) -> None:

@@ -532,7 +532,7 @@ export interface SessionSummary {
   updated_at: number;
   /** `seq` of the last event. */
   head: number;
-  /** What the session is doing now. */
+  /** What the session is doing now; always present. */
   status?: "busy" | "idle" | "retry" | "waiting";
   /** Title in one line; empty if the session has none. */
   title?: string;
@@ -554,6 +554,8 @@ export interface SessionSummary {
   context_window?: number;
   /** As in `Snapshot`. */
   branch?: string;
+  /** As in `Snapshot`. Also absent if the latest turn ran before this field existed. */
+  last_outcome?: "blocked" | "completed" | "failed" | "interrupted" | "limit_reached" | null;
 }
 
 /** A question to the user; answered once, by any frontend. */

@@ -292,5 +292,6 @@ def session_row(snapshot: Snapshot) -> SessionRow:
             snapshot.context_tokens,
             snapshot.context_window,
             snapshot.branch,
+            snapshot.last_outcome or "",
         ),
     )

@@ -92,6 +92,7 @@ class Queries:
             context_tokens=row.figures.context_tokens,
             context_window=row.figures.context_window,
             branch=row.figures.branch,
+            last_outcome=row.figures.outcome or None,
         )
 
     async def _list_rules(self, op: RulesList) -> AnyResult:

@@ -10,6 +10,8 @@ from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
+from tiller_protocol.events import Outcome
+
 LogErrorKind = Literal["full", "read_only", "corrupt", "newer", "older", "io", "closed", "conflict"]
 """`full`, `read_only` and `io` can be temporary: later writes succeed once the cause is gone.
 `conflict` is a bug or race in the caller: a gap in `seq`, or a submission id that exists."""
@@ -51,6 +53,9 @@ class SessionFigures(Struct, frozen=True):
     """How many tokens the latest turn's model accepts; 0 before the first turn."""
     branch: str = ""
     """The branch that was checked out at the end of the latest turn; empty if unknown."""
+    outcome: Outcome | Literal[""] = ""
+    """The outcome of the latest turn that used a model; "" if there is none or it is unknown. This
+    must be the last field, as `schema.session_checksum` expects."""
 
 
 class SessionRow(Struct, frozen=True):

@@ -30,7 +30,13 @@ from tiller_daemon.store.base import (
 )
 from tiller_daemon.store.belonging import put_aside
 from tiller_daemon.store.database import Database
-from tiller_daemon.store.schema import SESSION_FIELDS, checksum, damaged, open_file
+from tiller_daemon.store.schema import (
+    SESSION_FIELDS,
+    checksum,
+    damaged,
+    open_file,
+    session_checksum,
+)
 from tiller_daemon.store.wal import lost_commits
 
 _SELECT_SESSION = f"SELECT {', '.join(SESSION_FIELDS)}, checksum FROM sessions"  # noqa: S608
@@ -201,7 +207,7 @@ class SqliteLog:
         *fields, stored = row
         for place in _FLAGS:
             fields[place] = bool(fields[place])
-        if checksum(*fields) != stored:
+        if session_checksum(fields) != stored:
             raise damaged(self._file, f"the row of session {fields[0]}")
         own = len(SessionRow.__struct_fields__) - 1
         return SessionRow(*fields[:own], figures=SessionFigures(*fields[own:]))
@@ -275,7 +281,7 @@ def _session_values(row: SessionRow) -> tuple[Any, ...]:
     row = replace(row, created_at=float(row.created_at), updated_at=float(row.updated_at))
     cost = None if row.figures.cost is None else float(row.figures.cost)
     fields = (*astuple(row)[:-1], *astuple(replace(row.figures, cost=cost)))
-    return *fields, checksum(*fields)
+    return *fields, session_checksum(fields)
 
 
 def _event_values(session_id: str, event: EventRow) -> tuple[str, int, float, bytes, int]:

@@ -11,6 +11,7 @@ import sqlite3
 import stat
 import tempfile
 import zlib
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,9 +22,12 @@ from tiller_daemon.store.base import LogError, LogErrorKind, SessionFigures, Ses
 from tiller_daemon.store.belonging import put_aside_if_foreign, write_mark
 from tiller_daemon.store.wal import keep_if_damaged
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """The version of the file; files of other versions are refused. It is increased if older releases
 can't write the new file."""
+
+VERSION_WITHOUT_OUTCOMES = 3
+"""The version that is changed into the current one when it is opened."""
 
 SESSION_FIELDS = (*SessionRow.__struct_fields__[:-1], *SessionFigures.__struct_fields__)
 """The columns of a session in the order that its checksum covers them, without the checksum."""
@@ -42,7 +46,8 @@ CREATE TABLE sessions (
     title TEXT NOT NULL, archived INTEGER NOT NULL, unfinished INTEGER NOT NULL,
     parent_id TEXT NOT NULL, owner_id TEXT NOT NULL, turns INTEGER NOT NULL, cost REAL,
     parent_turns INTEGER NOT NULL, context_tokens INTEGER NOT NULL,
-    context_window INTEGER NOT NULL, branch TEXT NOT NULL, checksum INTEGER NOT NULL
+    context_window INTEGER NOT NULL, branch TEXT NOT NULL, outcome TEXT NOT NULL,
+    checksum INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX sessions_by_time ON sessions (owner_id, archived, updated_at, session_id);
 CREATE INDEX sessions_unfinished ON sessions (session_id) WHERE unfinished;
@@ -165,7 +170,7 @@ def read_log_id(connection: sqlite3.Connection, path: Path) -> str:
         raise LogError("corrupt", f"{path} is a database, but not a log of tillerd: move it away")
     meta: dict[str, str] = dict(connection.execute("SELECT key, value FROM meta"))
     version = str(meta.get("version", ""))
-    if version.isdecimal() and int(version) != SCHEMA_VERSION:
+    if version.isdecimal() and int(version) not in (SCHEMA_VERSION, VERSION_WITHOUT_OUTCOMES):
         kind: LogErrorKind = "newer" if int(version) > SCHEMA_VERSION else "older"
         raise LogError(
             kind,
@@ -228,6 +233,14 @@ def checksum(*fields: object) -> int:
     return zlib.crc32(_encode(fields))
 
 
+def session_checksum(fields: Sequence[object]) -> int:
+    """Return the checksum of a session's `SESSION_FIELDS`, of which the outcome is the last.
+
+    It does not cover an unknown outcome, so rows of `VERSION_WITHOUT_OUTCOMES` stay valid.
+    """
+    return checksum(*(fields if fields[-1] else fields[:-1]))
+
+
 def _make_file(path: Path) -> None:
     make_directory(path.parent)
     os.close(open_private(path, os.O_RDWR | os.O_CREAT))
@@ -253,7 +266,21 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> str:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL")  # writes to the file, so only if it is ours
     inode = str(path.stat().st_ino)
-    return _keep_or_renew_id(connection, inode) if log_id else _make_tables(connection, inode)
+    if not log_id:
+        return _make_tables(connection, inode)
+    _add_outcomes(connection)
+    return _keep_or_renew_id(connection, inode)
+
+
+def _add_outcomes(connection: sqlite3.Connection) -> None:
+    """Make a file of the current version out of one of `VERSION_WITHOUT_OUTCOMES`."""
+    where = f"key = 'version' AND value = '{VERSION_WITHOUT_OUTCOMES}'"
+    if connection.execute(f"SELECT 1 FROM meta WHERE {where}").fetchone():  # noqa: S608 - ours
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ALTER TABLE sessions ADD COLUMN outcome TEXT NOT NULL DEFAULT ''")
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'version'", (str(SCHEMA_VERSION),))
+        write_mark(connection)
+        connection.execute("COMMIT")
 
 
 def _keep_or_renew_id(connection: sqlite3.Connection, inode: str) -> str:
