@@ -291,6 +291,7 @@ class SubmissionServer:
             rss_bytes=_rss_bytes(),
             draining=self.stopping.is_set(),
             problems=self._services.log.problems(),
+            recordings_path=self._services.user.configuration().record or "",
         )
 
 

@@ -23,6 +23,9 @@ class DaemonStatusResult(Result, frozen=True, tag="daemon_status"):
     rss_bytes: Annotated[int, doc("Resident memory; 0 if the system does not report it.")] = 0
     draining: Annotated[bool, doc("Whether the daemon is about to end.")] = False
     problems: Annotated[tuple[str, ...], doc("Problems with the log, in whole sentences.")] = ()
+    recordings_path: Annotated[
+        str, doc("Directory of the recordings; empty if responses are not recorded.")
+    ] = ""
 
 
 class Backup(Op, frozen=True, tag="backup"):

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from support.event_bodies import Tiller, ended, started, text_item
 from support.fake_daemon import TURN, FakeDaemon
@@ -27,6 +28,7 @@ from tiller_protocol.settings import Settings
 HERE = "01K0AAAAAAAAAAAAAAAAAAHERE"
 ELSEWHERE = "01K0BBBBBBBBBBBBBBBBBWHERE"
 """The newer one."""
+FORK = "01K0CCCCCCCCCCCCCCCCCCFORK"
 
 
 @pytest.fixture
@@ -137,6 +139,56 @@ def test_undoing_an_archive_takes_the_last_one_that_is_archived(
     of_all = f"the most recently active of all is session {ELSEWHERE[-8:]}"
     assert f"this directory has no archived session; {of_all}" in err
     assert SessionArchive not in map(type, daemon.seen.values())
+
+
+def deleted(daemon: FakeDaemon) -> list[str]:
+    return [op.session_id for op in daemon.seen.values() if isinstance(op, SessionDelete)]
+
+
+def test_rm_deletes_several_sessions_and_goes_on_after_one_that_must_stay(
+    daemon: FakeDaemon, tiller: Tiller
+) -> None:
+    daemon.add(FORK, [SessionCreated("/work/fork", Settings(), HERE)])
+    status, out, err = tiller("rm", HERE, "--yes", ELSEWHERE, HERE)
+    assert status == 1
+    assert f"session {HERE[-8:]} “Repairs” in" in err
+    assert "was not deleted: Delete the forks first." in err
+    assert out.startswith(f"deleted session {ELSEWHERE[-8:]}")
+    assert tiller("rm", HERE, FORK, "--yes")[0] == 0
+    assert deleted(daemon) == [ELSEWHERE, HERE, FORK, HERE]
+
+
+def test_rm_of_old_sessions_shows_them_first_and_deletes_only_those(
+    daemon: FakeDaemon, tiller: Tiller
+) -> None:
+    daemon.sessions = {
+        one: [replace(event, time=event.time - 31 * 24 * 3600) for event in events]
+        for one, events in daemon.sessions.items()
+    }
+    daemon.sessions[ELSEWHERE] += [
+        replace(event, body=SessionArchived(archived=True), seq=event.seq + 1)
+        for event in daemon.sessions[ELSEWHERE][-1:]
+    ]
+    daemon.add(FORK, [SessionCreated("/work/new", Settings())])
+    status, out, err = tiller("rm", "--older-than", "30d")
+    assert (status, "add --yes" in err, deleted(daemon)) == (2, True, [])
+    assert (HERE[-8:] in out, ELSEWHERE[-8:] in out, FORK[-8:] in out) == (True, True, False)
+    assert tiller("rm", "--older-than", "30d", "--yes")[0] == 0
+    assert sorted(deleted(daemon)) == [HERE, ELSEWHERE]
+    assert tiller("rm", "--older-than", "30d", "--yes") == (0, "no session is that old\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "name either sessions or their age: SESSION… or --older-than 30d"),
+        ((HERE, "--older-than", "3d"), "name either sessions or their age"),
+        (("--older-than", "30"), "'30' is no age; give a number of days, such as 30d"),
+    ],
+)
+def test_rm_says_how_to_choose_sessions(tiller: Tiller, words: tuple[str, ...], said: str) -> None:
+    status, _, err = tiller("rm", *words)
+    assert (status, said in err) == (2, True), err
 
 
 def test_rm_asks_on_a_terminal_and_refuses_without_one(

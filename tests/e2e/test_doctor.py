@@ -123,9 +123,12 @@ async def test_every_provider_is_there_with_its_key_by_name_and_its_server(
 
 
 async def test_versions_programs_and_the_sandbox_are_there_with_and_without_a_daemon(
-    new_daemon: Callable[..., Daemon],
+    new_daemon: Callable[..., Daemon], tmp_path: Path
 ) -> None:
-    daemon = new_daemon(CONFIG)
+    recordings = tmp_path / "recordings"
+    recordings.mkdir()
+    (recordings / "s.jsonl").write_bytes(bytes(3_000_000))
+    daemon = new_daemon(f'record = "{recordings}"\n{CONFIG}')
     without = await doctor(daemon)
     assert without.status == 0
     assert without.findings["daemon"][0][0] == "warn"
@@ -138,6 +141,10 @@ async def test_versions_programs_and_the_sandbox_are_there_with_and_without_a_da
             assert one.findings[program][0][0] == "ok"
         ((verdict, text),) = one.findings["sandbox"]
         assert (verdict, "full_access" in text) == ("warn", True)
+    ((_, disk),) = report.findings["disk"]
+    assert disk.startswith(f"{daemon.places.state} uses ")
+    assert "tiller.db " in disk
+    assert report.findings["recordings"] == [("ok", f"{recordings} uses 3.0MB")]
     expected = f"tillerd {VERSION} answers, protocol {PROTOCOL_VERSION}"
     assert report.findings["daemon"] == [("ok", expected)]
     daemon.configure(CONFIG + '[providers.p]\napi = "openai_chat"\napi_key_env = "LATER_KEY"\n')

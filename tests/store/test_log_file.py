@@ -129,7 +129,9 @@ async def test_a_log_of_another_version_is_refused_and_left_as_it_is(
     assert path.read_bytes() == before
 
 
-async def test_a_log_that_has_no_outcomes_yet_gets_them_and_keeps_everything(tmp_path: Path) -> None:
+async def test_a_log_that_has_no_outcomes_yet_gets_them_and_keeps_everything(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "tiller.db"
     await fill(path)
     with sqlite3.connect(path) as connection:

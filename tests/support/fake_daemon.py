@@ -283,6 +283,8 @@ class FakeDaemon:
             case UserInput(delivery="queue"):
                 return Queued("01K0INPUT000000000000000Q1", len(self._log(op.session_id)))
             case SessionDelete():
+                if any(self._summary(one).parent_id == op.session_id for one in self.sessions):
+                    raise Refusal("busy", "Delete the forks first.")
                 del self.sessions[op.session_id]
             case Replay():
                 log = self._log(op.session_id)

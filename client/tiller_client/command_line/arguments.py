@@ -27,6 +27,7 @@ from tiller_client.command_line.turn_arguments import (
     add_directory,
     add_ending,
     add_limit,
+    add_old_or_named,
     add_opening,
     add_prompt,
     add_rules,
@@ -217,9 +218,9 @@ def _add_sessions(add: _AddParser) -> None:
     parser = _verb(add, "sessions", "archive", "archive a session")
     parser.flag("--undo", "take the session out of the archive")
     add_session(parser)
-    parser = _verb(add, "sessions", "rm", "delete a session and its stored data for good")
+    parser = _verb(add, "sessions", "rm", "delete sessions and their stored data for good")
     parser.flag("--yes", "do not ask")
-    add_session(parser)
+    add_old_or_named(parser)
     parser = _verb(add, "sessions", "fork", "create a session with the history of another session")
     parser.option("--at", "N", "share events up to N; default: all events", event_number)
     add_session(parser)

@@ -27,6 +27,14 @@ def add_session(parser: Parser, default: str | None = None, meaning: str = "") -
         parser.add_argument("session", metavar="SESSION", nargs="?", default=default, help=text)
 
 
+def add_old_or_named(parser: Parser) -> None:
+    """Add the operands SESSION, and the option that chooses old sessions instead."""
+    parser.add_argument("session", metavar="SESSION", nargs="*", help=SESSION_HELP)
+    text = "all sessions without activity for this time, such as 30d (days), archived ones too"
+    parser.option("--older-than", "AGE", text, days)
+    parser.intermixed = True
+
+
 def add_directory(parser: Parser, default: str | None = ".", text: str = "workspace") -> None:
     """Add the option for the workspace."""
     parser.add_argument(
@@ -169,6 +177,13 @@ def add_span(parser: Parser) -> None:
         metavar="N",
         help="start with the last N items (with --json: the last N events)",
     )
+
+
+def days(text: str) -> float:
+    """Parse an age in days, such as `30d`, and return seconds."""
+    if re.fullmatch(r"[1-9]\d{0,4}d", text) is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no age; give a number of days, such as 30d")
+    return int(text[:-1]) * 24 * 3600.0
 
 
 def event_number(text: str) -> int:

@@ -21,6 +21,7 @@ from tiller_client.console import (
     stdout_width,
     tell,
 )
+from tiller_client.errors import RejectedError, UsageError
 from tiller_client.following.snapshots import read_events, read_snapshot, why_cut_off
 from tiller_client.program_name import program
 from tiller_client.rendering.lines import branch_line, context_line, fork_line, state_word
@@ -47,7 +48,7 @@ from tiller_protocol.ops import (
     SessionDelete,
     SessionFork,
 )
-from tiller_protocol.snapshot import SessionSummary
+from tiller_protocol.snapshot import SessionSummary, Snapshot
 
 AGE_COLUMNS, STATE_COLUMNS, WORKSPACE_COLUMNS, TITLE_COLUMNS_MIN = 6, 11, 28, 16
 
@@ -128,17 +129,56 @@ def _archive(connection: DaemonConnection, arguments: Namespace) -> None:
 
 
 def _delete(connection: DaemonConnection, arguments: Namespace) -> int:
-    """Delete a session if the user agrees."""
-    session_id = choose.session_id(connection, arguments.session, changes=True)
-    snapshot = read_snapshot(connection.ask, session_id)
-    name = choose.session_name(snapshot)
+    """Delete sessions if the user agrees; returns 1 if one was not deleted."""
+    old = arguments.older_than is not None
+    if old == bool(arguments.session):
+        raise UsageError("name either sessions or their age: SESSION… or --older-than 30d")
+    found = (
+        _old_sessions(connection, arguments.older_than) if old else _named(connection, arguments)
+    )
+    if old and not arguments.json:
+        for session in found:
+            say(table_line(session, time.time(), stdout_paint(), stdout_width()))
+    if not found:
+        tell("no session is that old")
+        return 0
     if not arguments.yes:
-        turns = counted(snapshot.turns, "turn")
-        if not confirm(f"Delete {name}, with {turns}, for good?"):
+        names = " and ".join(
+            f"{choose.session_name(one)}, with {counted(one.turns, 'turn')}" for one in found
+        )
+        if not confirm(f"Delete {f'these {len(found)} sessions' if old else names}, for good?"):
             say("nothing was deleted")
             return 1
-    submit(connection, SessionDelete(session_id), json=arguments.json, done=f"deleted {name}")
-    return 0
+    status = 0
+    # The newest first, as a fork must be deleted before the session that it shares history with.
+    for one in sorted(found, key=lambda one: one.created_at, reverse=True):
+        try:
+            done = f"deleted {choose.session_name(one)}"
+            submit(connection, SessionDelete(one.session_id), json=arguments.json, done=done)
+        except RejectedError as error:
+            if len(found) == 1:
+                raise
+            if arguments.json:
+                print_json(error.answer)
+            complain(f"{choose.session_name(one)} was not deleted: {error}")
+            status = 1
+    return status
+
+
+def _named(connection: DaemonConnection, arguments: Namespace) -> list[Snapshot]:
+    ids = [choose.session_id(connection, one, changes=True) for one in arguments.session]
+    return [read_snapshot(connection.ask, one) for one in dict.fromkeys(ids)]
+
+
+def _old_sessions(connection: DaemonConnection, age_s: float) -> list[SessionSummary]:
+    """The sessions without activity for this time, archived ones included."""
+    before = time.time() - age_s
+    return [
+        session
+        for archived in (False, True)
+        for session in choose.list_sessions(connection, archived=archived)
+        if session.updated_at < before and session.status == "idle"
+    ]
 
 
 def _new(connection: DaemonConnection, arguments: Namespace) -> None:

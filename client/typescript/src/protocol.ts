@@ -1755,6 +1755,8 @@ export interface DaemonStatusResult {
   draining?: boolean;
   /** Problems with the log, in whole sentences. */
   problems?: Array<string>;
+  /** Directory of the recordings; empty if responses are not recorded. */
+  recordings_path?: string;
 }
 
 /** The op had no effect. */

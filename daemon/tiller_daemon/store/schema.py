@@ -278,7 +278,9 @@ def _add_outcomes(connection: sqlite3.Connection) -> None:
     if connection.execute(f"SELECT 1 FROM meta WHERE {where}").fetchone():  # noqa: S608 - ours
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("ALTER TABLE sessions ADD COLUMN outcome TEXT NOT NULL DEFAULT ''")
-        connection.execute("UPDATE meta SET value = ? WHERE key = 'version'", (str(SCHEMA_VERSION),))
+        connection.execute(
+            "UPDATE meta SET value = ? WHERE key = 'version'", (str(SCHEMA_VERSION),)
+        )
         write_mark(connection)
         connection.execute("COMMIT")
 

