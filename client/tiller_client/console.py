@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TextIO
 
 import msgspec
@@ -18,7 +18,15 @@ import msgspec
 from tiller_client import streams
 from tiller_client.errors import UsageError
 from tiller_client.rendering.events import Piece
-from tiller_client.rendering.text import Paint, cells, cut, json_line, on_screen, pad
+from tiller_client.rendering.text import (
+    Paint,
+    cells,
+    cut,
+    json_line,
+    on_screen,
+    one_line,
+    pad,
+)
 from tiller_client.rendering.wrap import hanging, wrapped
 from tiller_client.streams import put
 
@@ -122,6 +130,27 @@ def confirm(question: str) -> bool:
     say(hanging(f"{question} [y/N]", stdout_columns()) + " ", end="")
     flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def pick(choices: Sequence[str]) -> int | None:
+    """Let the user of a terminal choose by number or by the whole text; returns the position.
+
+    An empty line takes the first choice. If stdin ends, nothing is chosen.
+    """
+    for number, choice in enumerate(choices, 1):
+        say(f"{number:>3}  {choice}")
+    while True:
+        say(f"1 to {len(choices)} [1] ", end="")
+        flush()
+        line = sys.stdin.readline()
+        if not line:
+            return None
+        answer = line.strip() or "1"
+        if answer.isdecimal() and 1 <= int(answer) <= len(choices):
+            return int(answer) - 1
+        if answer in choices:
+            return choices.index(answer)
+        say(f"{one_line(answer)!r} is none of them; type a number from 1 to {len(choices)}")
 
 
 def stdout_paint() -> Paint:

@@ -21,7 +21,7 @@ from tiller_protocol.events import (
 )
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import QueuedInput, UserMessage
-from tiller_protocol.ops import QueueEdit, Revert, SessionArchive, SessionDelete
+from tiller_protocol.ops import QueueEdit, Revert, SessionArchive, SessionDelete, TurnContinue
 from tiller_protocol.places import Places
 from tiller_protocol.settings import Settings
 
@@ -189,6 +189,22 @@ def test_rm_of_old_sessions_shows_them_first_and_deletes_only_those(
 def test_rm_says_how_to_choose_sessions(tiller: Tiller, words: tuple[str, ...], said: str) -> None:
     status, _, err = tiller("rm", *words)
     assert (status, said in err) == (2, True), err
+
+
+def test_resume_without_a_session_lets_the_user_choose_one_of_this_directory(
+    daemon: FakeDaemon, tiller: Tiller
+) -> None:
+    status, _, err = tiller("resume")
+    assert (status, "name the session: tiller resume SESSION" in err) == (2, True)
+    terminal = Terminal("resume", columns=100)
+    terminal.wait_for("1 to 1 [1]")
+    assert ("Repairs" in terminal.screen, "Tea" in terminal.screen) == (True, False)
+    terminal.type("7")
+    terminal.wait_for("'7' is none of them; type a number from 1 to 1")
+    terminal.type("")
+    terminal.end()
+    (op,) = [op for op in daemon.seen.values() if isinstance(op, TurnContinue)]
+    assert op.session_id == HERE
 
 
 def test_rm_asks_on_a_terminal_and_refuses_without_one(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from tiller_client.chat.menu import Act, Entry, Menu
 from tiller_client.chat.points import points
 from tiller_client.rendering.items import input_line
-from tiller_client.rendering.lines import files_changed
+from tiller_client.rendering.lines import files_changed, state_word
 from tiller_client.rendering.text import age, one_line
 from tiller_protocol.answers import AnyResult, SessionListResult
 from tiller_protocol.ops import (
@@ -79,7 +79,7 @@ class Menus:
             Entry(
                 one.session_id,
                 one.title or "untitled",
-                f"{age(now - one.updated_at)} ago · {about}",
+                f"{_state(one)}{age(now - one.updated_at)} ago · {about}",
             )
             for one, about in sessions
             if one.session_id != self._chat.session.id
@@ -240,3 +240,8 @@ class Menus:
                 chat.actions.submit(Revert(chat.session.id, turn_id))
 
         chat.choose(Menu("before this turn", entries, act))
+
+
+def _state(session: SessionSummary) -> str:
+    state = state_word(session)
+    return "" if state == "idle" else f"{state} · "

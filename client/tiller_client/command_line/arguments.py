@@ -172,7 +172,7 @@ def _add_turns(add: _AddParser) -> None:
     add_rules(parser)
     add_amount(parser)
     add_ending(parser)
-    add_session(parser)
+    add_session(parser, default="", meaning="choose from a list")
 
     parser = _verb(add, "follow", "attach", "follow a session from its first event on")
     add_span(parser)
@@ -327,7 +327,7 @@ def _add_catalog(add: _AddParser) -> None:
     )
     text = "find a model, write a first configuration and try the model"
     parser = _verb(add, "machine.init", "init", text)
-    parser.flag("--yes", "take the first model that is found")
+    parser.flag("--yes", "do not ask; take the first model that answers")
     parser.flag("--no-try", "send nothing to the model")
     parser = _verb(add, "trust", "trust", "trust a project's .tiller in its present state")
     add_directory(parser)

@@ -2,6 +2,7 @@
 
 import time
 from argparse import Namespace
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -9,11 +10,13 @@ from tiller_client.command_line import choose
 from tiller_client.command_line.choices import read_settings
 from tiller_client.command_line.prompt import read_workspace
 from tiller_client.connecting.connection import DaemonConnection, connect
+from tiller_client.connecting.runtime import chosen_remote
 from tiller_client.console import (
     complain,
     confirm,
     is_piped,
     page,
+    pick,
     print_json,
     say,
     stdout_columns,
@@ -48,9 +51,16 @@ from tiller_protocol.ops import (
     SessionDelete,
     SessionFork,
 )
+from tiller_protocol.searching import LIST_LIMIT_MAX
 from tiller_protocol.snapshot import SessionSummary, Snapshot
 
 AGE_COLUMNS, STATE_COLUMNS, WORKSPACE_COLUMNS, TITLE_COLUMNS_MIN = 6, 11, 28, 16
+
+PICKED_MAX = 20
+"""How many sessions are offered as a choice."""
+
+PICK_COLUMNS = 5
+"""The columns that `pick` uses before each choice."""
 
 WIDE_COLUMNS = 100
 NARROW_WORKSPACE_COLUMNS = 16
@@ -111,6 +121,22 @@ def table_line(session: SessionSummary, now: float, paint: Paint, width: int) ->
     return f"{line}  {title}{paint.dim(figures)}".rstrip()
 
 
+def pick_session(connection: DaemonConnection) -> str:
+    """Let the user choose a session of this directory or those above it, or else of all; its id."""
+    here = Path(read_workspace("."))
+    places = () if chosen_remote() else (here, *here.parents)
+    recent = list(choose.list_sessions(connection, limit=LIST_LIMIT_MAX))
+    near = [one for one in recent if Path(one.workspace) in places]
+    sessions = (near or recent)[:PICKED_MAX]
+    if not sessions:
+        raise UsageError(f"there are no sessions; start one with: {program()} exec PROMPT")
+    paint, width, now = stdout_paint(), stdout_width() - PICK_COLUMNS, time.time()
+    at = pick([table_line(session, now, paint, width) for session in sessions])
+    if at is None:
+        raise UsageError("no session was chosen")
+    return sessions[at].session_id
+
+
 def _figures(session: SessionSummary) -> str:
     """Return a session's cost, context use, branch and parent, as far as they are known."""
     cost = "" if session.cost is None else dollars(session.cost)
@@ -130,25 +156,25 @@ def _archive(connection: DaemonConnection, arguments: Namespace) -> None:
 
 def _delete(connection: DaemonConnection, arguments: Namespace) -> int:
     """Delete sessions if the user agrees; returns 1 if one was not deleted."""
-    old = arguments.older_than is not None
-    if old == bool(arguments.session):
+    if (arguments.older_than is None) == (not arguments.session):
         raise UsageError("name either sessions or their age: SESSION… or --older-than 30d")
-    found = (
-        _old_sessions(connection, arguments.older_than) if old else _named(connection, arguments)
-    )
-    if old and not arguments.json:
-        for session in found:
-            say(table_line(session, time.time(), stdout_paint(), stdout_width()))
+    found: Sequence[SessionSummary | Snapshot]
+    if arguments.older_than is None:
+        found = _named(connection, arguments)
+        names = (f"{choose.session_name(one)}, with {counted(one.turns, 'turn')}" for one in found)
+        what = " and ".join(names)
+    else:
+        found = _old_sessions(connection, arguments.older_than)
+        what = f"these {counted(len(found), 'session')}"
+        if not arguments.json:
+            for session in found:
+                say(table_line(session, time.time(), stdout_paint(), stdout_width()))
     if not found:
         tell("no session is that old")
         return 0
-    if not arguments.yes:
-        names = " and ".join(
-            f"{choose.session_name(one)}, with {counted(one.turns, 'turn')}" for one in found
-        )
-        if not confirm(f"Delete {f'these {len(found)} sessions' if old else names}, for good?"):
-            say("nothing was deleted")
-            return 1
+    if not arguments.yes and not confirm(f"Delete {what}, for good?"):
+        say("nothing was deleted")
+        return 1
     status = 0
     # The newest first, as a fork must be deleted before the session that it shares history with.
     for one in sorted(found, key=lambda one: one.created_at, reverse=True):

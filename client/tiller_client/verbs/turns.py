@@ -5,6 +5,7 @@ Modules that only show the turn are imported after it has started, to reach the 
 
 import contextlib
 import signal
+import sys
 from argparse import Namespace
 from collections.abc import Generator
 from types import FrameType
@@ -52,7 +53,17 @@ def run(arguments: Namespace) -> int:
 
 
 def _resume(arguments: Namespace) -> int:
+    asks = not arguments.session
+    if asks and (arguments.json or not (sys.stdin.isatty() and sys.stdout.isatty())):
+        raise UsageError(
+            f"name the session: {program()} resume SESSION, where `last` is the most recently "
+            "active one of this directory. You can choose from a list only on a terminal"
+        )
     with _time_limit(arguments.timeout), connect("tiller resume") as connection:
+        if asks:
+            from tiller_client.verbs.sessions import pick_session
+
+            arguments.session = pick_session(connection)
         session_id, after = join(connection, arguments.session)
         op = TurnContinue(session_id, read_overrides(arguments))
         return follow_turn(connection, op, after, arguments)

@@ -18,6 +18,7 @@ from support.daemon import Daemon
 from support.frontend import Frontend
 from tiller_client.chat.rows import PROMPT
 from tiller_client.connecting.runtime import lock_holder
+from tiller_daemon.models.scripted import Failure, ScriptStep
 from tiller_protocol.answers import CatalogResult, SessionListResult
 from tiller_protocol.items import UserMessage
 from tiller_protocol.ops import Answer, Catalog, Revert, SessionList
@@ -456,10 +457,14 @@ async def test_the_picker_of_sessions_finds_by_what_was_said_renames_and_archive
     said = await frontend.session(workspace, always("The answer is a heliotrope."))
     await frontend.say(said, "which flower?")
     await frontend.turn_ended(said)
+    failed = await frontend.session(workspace, ScriptStep(failures=(Failure("bad_request"),)))
+    await frontend.say(failed, "fail")
+    await frontend.turn_ended(failed)
     chat = opens("-m", daemon.script(always("Read.")))
     await chat.shows(READY)
     chat.press("/sessions\r")
     await chat.shows("open a session")
+    await chat.shows("failed · ")
     chat.press("heliotrope")
     await chat.until(lambda: any("▸" in row and "heliotrope" in row for row in chat.rows))
     chat.press("\x12")  # Ctrl-R
