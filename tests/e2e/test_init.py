@@ -16,6 +16,7 @@ import pytest
 import trio
 
 from e2e.provider import said
+from support.chat import ChatTerminal
 from support.daemon import CONFIG, Daemon
 from support.http_server import LocalServer, serving, status
 from support.terminal import Terminal
@@ -103,9 +104,9 @@ async def test_on_a_terminal_the_user_chooses(
 
     def choose() -> tuple[int, str]:
         terminal = Terminal("init", columns=120)
-        seen = terminal.wait_for("1 to 3 [1]")
+        seen = terminal.wait_for("1 to 4 [1]")
         terminal.type("nonsense")
-        terminal.wait_for("'nonsense' is none of them; type a number from 1 to 3", after=seen)
+        terminal.wait_for("'nonsense' is none of them; type a number from 1 to 4", after=seen)
         terminal.type("2")
         return terminal.end(), terminal.screen
 
@@ -114,6 +115,49 @@ async def test_on_a_terminal_the_user_chooses(
     assert "3  vllm/big/model" in screen
     assert "tried    ollama/gemma answers" in screen
     assert tomllib.loads(path(home).read_text())["model"] == "ollama/gemma"
+
+
+async def test_yes_prefers_a_model_that_answers_to_one_that_failed(
+    servers: tuple[LocalServer, LocalServer], home: Daemon
+) -> None:
+    servers[0].answers[:] = [status(404, {"error": {"message": "model qwen not loaded"}})]
+    done = await tiller(home, "init", "--yes")
+    assert (done.returncode, b"tried    vllm/big/model answers" in done.stdout) == (0, True)
+    assert b"ollama/qwen does not answer, so vllm/big/model is now the default" in done.stderr
+    assert b"model qwen not loaded" in done.stderr
+    written = tomllib.loads(path(home).read_text())
+    assert (written["model"], set(written["providers"])) == ("vllm/big/model", {"ollama", "vllm"})
+
+
+async def test_the_user_can_describe_a_server_that_is_not_found_by_itself(
+    ports: None, home: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in home.variables.items():
+        monkeypatch.setenv(name, value)
+
+    def answer(base_url: str) -> tuple[int, str]:
+        terminal = Terminal("init", columns=120)
+        seen = terminal.wait_for("Base URL")
+        terminal.type("models.example.com")
+        terminal.wait_for("Give an address that begins with http:// or https://", after=seen)
+        terminal.type(base_url)
+        seen = terminal.wait_for("Variable with the key")
+        terminal.type(KEY)
+        terminal.wait_for("never the key itself", after=seen)
+        terminal.type("")
+        terminal.wait_for("Model, as")
+        terminal.type("mine")
+        return terminal.end(), terminal.screen
+
+    async with serving(said("ready")) as server:
+        ended, screen = await trio.to_thread.run_sync(answer, server.base_url + "/")
+        assert (ended, "tried    custom/mine answers" in screen) == (0, True), screen
+        assert answered(server) == ["mine"]
+    written = tomllib.loads(path(home).read_text())
+    assert written["model"] == "custom/mine"
+    assert written["providers"] == {
+        "custom": {"api": "openai_chat", "base_url": server.base_url.rstrip("/")}
+    }
 
 
 async def test_without_a_terminal_nothing_is_guessed(
@@ -135,7 +179,8 @@ async def test_without_a_terminal_nothing_is_guessed(
 async def test_a_model_that_does_not_answer_is_said_with_its_words(
     servers: tuple[LocalServer, LocalServer], home: Daemon
 ) -> None:
-    servers[0].answers[:] = [status(404, {"error": {"message": "model qwen not loaded"}})]
+    missing = status(404, {"error": {"message": "model qwen not loaded"}})
+    servers[0].answers[:] = servers[1].answers[:] = [missing]
     done = await tiller(home, "init", "--yes")
     assert done.returncode == 1
     assert b"ollama/qwen does not answer: " in done.stderr
@@ -181,7 +226,7 @@ async def test_a_key_in_the_shell_is_found_by_name_and_not_written(home: Daemon)
     ],
 )
 async def test_a_gateways_key_goes_to_the_gateway(
-    home: Daemon, provider: str, given: str, used: str
+    ports: None, home: Daemon, provider: str, given: str, used: str
 ) -> None:
     variables = {f"{provider}_API_KEY": KEY, f"{provider}_BASE_URL": given}
     done = await tiller(home, "init", "--no-try", "--json", **variables)
@@ -208,6 +253,27 @@ async def test_where_nothing_is_found_nothing_is_written(ports: None, home: Daem
     assert b"no provider was found" in done.stderr
     assert b"OPENAI_API_KEY" in done.stderr
     assert not path(home).exists()
+
+
+KEYLESS = 'model = "far/m"\n[providers.far]\napi = "openai_responses"\napi_key_env = "NOT_SET"\n'
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("", "! no model can be used now; to set one up: tiller init"),
+        (KEYLESS, "! model far/m can't be used:"),
+    ],
+)
+async def test_a_chat_that_has_no_model_says_so_before_a_message_is_written(
+    ports: None, home: Daemon, workspace: Path, config: str, said: str
+) -> None:
+    path(home).write_text(config)
+    chat = ChatTerminal.start(home, "chat", "-C", str(workspace))
+    try:
+        await chat.shows(said)
+    finally:
+        chat.close()
 
 
 async def test_a_file_that_is_no_toml_is_kept(home: Daemon) -> None:

@@ -39,6 +39,7 @@ from tiller_client.chat.terminal.typed_ahead import waiting
 from tiller_client.connecting.runtime import my_places
 from tiller_client.console import say
 from tiller_client.program_name import program
+from tiller_client.rendering.lines import no_model
 from tiller_client.rendering.text import SHORT_ID_CHARS, on_screen, one_line
 from tiller_protocol.answers import CatalogResult
 from tiller_protocol.events import Event, ItemDelta, RequestOpened, TurnEnded
@@ -164,8 +165,11 @@ class Chat:
 
     def end(self, reason: str) -> None:
         """Leave, as the session can no longer be followed."""
-        self.print([on_screen(self.screen.look.paint.asking(f"! {one_line(reason)}"))])
+        self._warn(reason)
         self.leave()
+
+    def _warn(self, sentence: str) -> None:
+        self.print([on_screen(self.screen.look.paint.asking(f"! {one_line(sentence)}"))])
 
     def say(self, text: str) -> None:
         """Show a sentence in the status line, until the next key."""
@@ -223,6 +227,10 @@ class Chat:
     async def _load(self) -> None:
         """Load the catalog, past inputs and the file list, which the first frame does not need."""
         await self._load_catalog()
+        if not self.catalog.models:
+            await self._load_catalog(ask=True)  # this also looks for servers on this machine
+        if problem := self._model_problem():
+            self._warn(problem)
         op = InputHistory(limit=HISTORY_INPUTS)
         written = await self.session.look_up(op, InputHistoryResult)
         await self.files.refresh()
@@ -232,8 +240,18 @@ class Chat:
         self.app.invalidate()
         await asyncio.to_thread(parser)
 
-    async def _load_catalog(self) -> None:
-        op = Catalog(self.snapshot.workspace)
+    def _model_problem(self) -> str:
+        """Why the next turn would have no model, as far as the catalog tells."""
+        settings = self.snapshot.settings
+        models = {one.name: one.model for one in self.catalog.agents}
+        chosen = settings.model or models.get(settings.agent or next(iter(models), ""))
+        for one in self.catalog.models:
+            if one.name == chosen or (one.default and not chosen):
+                return f"model {one.name} can't be used: {one.problem}" if one.problem else ""
+        return "" if chosen else no_model()
+
+    async def _load_catalog(self, *, ask: bool = False) -> None:
+        op = Catalog(self.snapshot.workspace, ask=ask)
         if (catalog := await self.session.look_up(op, CatalogResult)) is not None:
             self.catalog = catalog
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from tiller_client.program_name import program
 from tiller_client.rendering.activity import which_attempt
 from tiller_client.rendering.items import UNCUT, background_line, input_line
 from tiller_client.rendering.text import (
@@ -162,6 +163,12 @@ def _figures(outcome: str, figures: list[str], columns: int = UNCUT) -> str:
         elif figure:
             lines[-1] += f" · {figure}"
     return "\n".join(lines)
+
+
+def no_model() -> str:
+    """What is said where a model is needed but none can be used."""
+    advice = f"to set one up: {program()} init; for a demo without one: tiller demo"
+    return f"no model can be used now; {advice}"
 
 
 def tokens_line(usage: Usage) -> str:

@@ -31,6 +31,7 @@ from tiller_client.connecting.runtime import (
 from tiller_client.console import flush, print_json, say, stdout_columns, stdout_paint
 from tiller_client.differences import differences
 from tiller_client.errors import NoDaemon, TillerError
+from tiller_client.rendering.lines import no_model
 from tiller_client.rendering.text import Paint, count, counted, one_line
 from tiller_client.rendering.wrap import wrapped
 from tiller_client.service import find_service
@@ -322,8 +323,7 @@ def _models(catalog: CatalogResult) -> Iterator[Finding]:
         verdict = "warn" if problem else "ok"
         yield Finding(verdict, "model", f"{one_line(model.name)}{': ' if problem else ''}{problem}")
     if not usable:
-        advice = "to set one up: tiller init; for a demo without one: tiller demo"
-        yield Finding("fail", "models", f"no model can be used now; {advice}")
+        yield Finding("fail", "models", no_model())
 
 
 def _server(server: ServerSummary) -> Finding:

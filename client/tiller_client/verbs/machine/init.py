@@ -6,6 +6,7 @@ keys are set. It never changes an existing configuration.
 
 import contextlib
 import os
+import re
 import sys
 import tempfile
 import time
@@ -19,7 +20,7 @@ import msgspec
 
 from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.connecting.runtime import my_places
-from tiller_client.console import flush, print_json, say
+from tiller_client.console import complain, flush, pick, print_json, say
 from tiller_client.differences import RESTART
 from tiller_client.errors import RejectedError, TillerError, UsageError
 from tiller_client.first_configuration import configuration_text, missing_text
@@ -69,6 +70,26 @@ NOTHING_FOUND = (
     "tiller init again. To see tiller work without a model: tiller demo"
 )
 
+NOTHING_CHOSEN = "nothing was chosen, so nothing was written"
+
+OTHER_NAME = "custom"
+"""The name of a provider that the user describes."""
+
+OTHER_QUESTIONS = (
+    (
+        "Base URL, such as https://models.example.com/v1: ",
+        r"https?://[^\s/]+\S*",
+        "Give an address that begins with http:// or https://.",
+    ),
+    (
+        "Variable with the key (empty: no key): ",
+        r"([A-Za-z_][A-Za-z0-9_]*)?",
+        "Give the name of an environment variable, such as MY_KEY, and never the key itself.",
+    ),
+    ("Model, as the server names it: ", r"\S+", "Give the name of a model, without spaces."),
+)
+"""For each question, the regular expression of valid answers, and what to say to others."""
+
 Trial = Literal["answered", "failed", "not tried"]
 
 
@@ -101,10 +122,11 @@ def run(arguments: Namespace) -> int:
         found = [offer for offer in offers if not offer.api_key_env or _is_set(offer.api_key_env)]
         models = [f"{offer.name}/{model}" for offer in found for model in offer.models]
         if existing is None:
-            if not found:
+            asks = not (arguments.yes or arguments.json)
+            if not found and not (asks and sys.stdin.isatty()):
                 variables = ", ".join(one.api_key_env for one in offers if one.api_key_env)
                 raise TillerError(NOTHING_FOUND.format(variables=variables))
-            model = _choose(found, asks=not (arguments.yes or arguments.json))
+            model = _choose(found, asks=asks)
             _write(path, configuration_text(model, found))
             outcome = Outcome(str(path), written=True, found=models, model=model)
         else:
@@ -117,6 +139,8 @@ def run(arguments: Namespace) -> int:
             outcome.problem = "" if outcome.model else "no model is configured"
         else:
             _try(connection, outcome)
+            if outcome.trial == "failed" and outcome.written and (arguments.yes or arguments.json):
+                outcome = _try_others(connection, outcome, found)
     if arguments.json:
         print_json(outcome)
     else:
@@ -146,29 +170,43 @@ def _choose(found: list[ProviderOffer], *, asks: bool) -> str:
     choices = [
         f"{offer.name}/{model}" for offer in found for model in offer.models[:MODELS_SHOWN_MAX]
     ]
-    if len(choices) == 1 or not asks:
+    if choices and (len(choices) == 1 or not asks):
         return choices[0]
     if not sys.stdin.isatty():
         raise UsageError(
             "more than one model was found, and stdin is not a terminal, so you can't be asked; "
             "to take the first one, add --yes"
         )
-    say("Which model should be the default?")
-    for number, choice in enumerate(choices, 1):
-        say(f"  {number}  {one_line(choice)}")
+    if choices:
+        say("Which model should be the default?")
+        at = pick([*map(one_line, choices), "another server, which speaks OpenAI's protocol"])
+        if at is None:
+            raise UsageError(NOTHING_CHOSEN)
+        if at < len(choices):
+            return choices[at]
+    else:
+        say("No provider was found. Which server, which speaks OpenAI's protocol, do you use?")
+    found.append(_other_server())
+    return f"{found[-1].name}/{found[-1].models[0]}"
+
+
+def _other_server() -> ProviderOffer:
+    """The provider that the user describes: a server that can't be found by itself."""
+    address, variable, model = (_answer(*question) for question in OTHER_QUESTIONS)
+    return ProviderOffer(OTHER_NAME, "openai_chat", address.rstrip("/"), (model,), variable)
+
+
+def _answer(question: str, valid: str, advice: str) -> str:
+    """Ask until the answer is `valid`, a regular expression."""
     while True:
-        say(f"1 to {len(choices)} [1] ", end="")
+        say(question, end="")
         flush()
         line = sys.stdin.readline()
-        answer = line.strip() or "1"
-        # An empty line chooses the default, but the end of stdin chooses nothing.
         if not line:
-            raise UsageError("nothing was chosen, so nothing was written")
-        if answer.isdecimal() and 1 <= int(answer) <= len(choices):
-            return choices[int(answer) - 1]
-        if answer in choices:
-            return answer
-        say(f"{one_line(answer)!r} is none of them; type a number from 1 to {len(choices)}")
+            raise UsageError(NOTHING_CHOSEN)
+        if re.fullmatch(valid, line.strip()):
+            return line.strip()
+        say(advice)
 
 
 def _write(path: Path, text: str) -> None:
@@ -199,6 +237,25 @@ def _try(connection: DaemonConnection, outcome: Outcome) -> None:
     except RejectedError as error:
         outcome.problem = str(error)
     outcome.trial = "failed" if outcome.problem else "answered"
+
+
+def _try_others(
+    connection: DaemonConnection, failed: Outcome, found: list[ProviderOffer]
+) -> Outcome:
+    """Make the first model that answers of the other providers the default; how that ended."""
+    for offer in found:
+        other = msgspec.structs.replace(failed, model=f"{offer.name}/{offer.models[0]}", problem="")
+        if other.model == failed.model:
+            continue
+        _try(connection, other)
+        if other.trial == "answered":
+            Path(failed.path).write_text(configuration_text(other.model, found), encoding="utf-8")
+            complain(
+                f"{one_line(failed.model)} does not answer, so {one_line(other.model)} is now the "
+                f"default model: {one_line(failed.problem)}"
+            )
+            return other
+    return failed
 
 
 def _ask(connection: DaemonConnection, model: str) -> str:
