@@ -316,6 +316,7 @@ class HistoryReverted(Body, frozen=True, tag="history_reverted"):
     conflicts: Annotated[tuple[str, ...], doc("Files that were not restored.")] = ()
     before_turn: Annotated[str, doc("Id of the turn that was reverted; empty if `undone`.")] = ""
     before_step: Annotated[int, doc("The first step that was reverted; 0 for the whole turn.")] = 0
+    restored: Annotated[int, doc("Number of files that were restored or removed.")] = 0
 
 
 class WarningRaised(Body, frozen=True, tag="warning"):

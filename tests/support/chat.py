@@ -17,6 +17,7 @@ import trio
 from pyte.screens import Char
 
 from support.frontend import TIMEOUT_S
+from tiller_client.chat.rows import PROMPT
 from tiller_client.chat.terminal.backdrop import ASK_BACKGROUND
 from tiller_client.chat.terminal.painter import BEGIN, END
 
@@ -179,6 +180,12 @@ class ChatTerminal:
     def cursor(self) -> tuple[int, int]:
         """Row and column of the cursor."""
         return self._screen.cursor.y, self._screen.cursor.x
+
+    @property
+    def editor(self) -> list[str]:
+        """The rows of the editor, up to the cursor's."""
+        begin = next(at for at, row in enumerate(self.rows) if row.startswith(PROMPT))
+        return [row[len(PROMPT) :] for row in self.rows[begin : self.cursor[0] + 1]]
 
     def press(self, keys: str) -> None:
         """Type keys, as the bytes that a terminal sends for them."""

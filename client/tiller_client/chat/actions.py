@@ -15,8 +15,7 @@ from tiller_client.chat.live_session import Done, Failed
 from tiller_client.chat.terminal.outside import Outside
 from tiller_client.command_line.parser import similar
 from tiller_client.errors import TillerError, UsageError
-from tiller_client.rendering.text import quoted_path
-from tiller_protocol.answers import AnyResult, CatalogResult, Created, RevertResult
+from tiller_protocol.answers import AnyResult, CatalogResult, Created
 from tiller_protocol.items import QueuedInput
 from tiller_protocol.ops import (
     Answer,
@@ -201,7 +200,7 @@ class Actions:
         Without `failed`, the user is told why it failed.
         """
         failed = failed or partial(self.failed, written)
-        self._chat.session.submit(op, done or self._said, failed)
+        self._chat.session.submit(op, done or (lambda _: None), failed)
 
     def configure(self, **fields: object) -> None:
         """Change the session's settings, from the next turn on."""
@@ -271,12 +270,6 @@ class Actions:
         idle = "start" if self._chat.snapshot.queue and not self._chat.is_busy else "auto"
         delivery = "queue" if queue else idle
         self.submit(UserInput(self._id, text, images, files, delivery), written=written)
-
-    def _said(self, result: AnyResult | None) -> None:
-        if isinstance(result, RevertResult) and result.conflicts:
-            self._chat.say(
-                f"files left as they are: {', '.join(map(quoted_path, result.conflicts))}"
-            )
 
     def failed(self, written: str, error: TillerError) -> None:
         """Tell the user why something failed, and give back the user's text."""

@@ -1,12 +1,12 @@
 """The menus: sessions, turns, models, agents, queued inputs, and earlier texts."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Literal, cast
 
 from tiller_client.chat.menu import Act, Entry, Menu
-from tiller_client.chat.points import points
+from tiller_client.chat.points import Point, points
 from tiller_client.rendering.items import input_line
 from tiller_client.rendering.lines import files_changed, state_word
 from tiller_client.rendering.text import age, one_line
@@ -187,8 +187,13 @@ class Menus:
             self._chat.say("there is no turn to go back to yet")
             return
         # Another frontend may revert a turn while the menu shows it.
-        back_to = partial(self._back_to, {point.turn_id: point.seq for point in found})
-        self._chat.choose(Menu("go back to the point before a turn", entries[::-1], back_to))
+        known = {point.turn_id: point for point in found}
+        back_to = Menu(
+            "go back to the point before a turn",
+            entries[::-1],
+            lambda turn_id: self._back_to(known[turn_id]),
+        )
+        self._chat.choose(back_to)
 
     def _configure(self, name: str, entries: list[Entry], now: str | None) -> None:
         """Choose the value of a setting; the present value is selected at first.
@@ -225,8 +230,8 @@ class Menus:
             op = QueueEdit(chat.session.id, input_id, cast("_QueueAction", what))
             chat.actions.submit(op)
 
-    def _back_to(self, seqs: Mapping[str, int], turn_id: str) -> None:
-        """Choose between revert and fork; `seqs` has the number of the event before each turn."""
+    def _back_to(self, point: Point) -> None:
+        """Choose between revert and fork."""
         chat = self._chat
         entries = (
             Entry("revert", "revert", "history and files go back; /unrevert undoes this"),
@@ -235,12 +240,18 @@ class Menus:
 
         def act(what: str) -> None:
             if what == "fork":
-                chat.actions.fork(seqs[turn_id])
+                chat.actions.fork(point.seq)
             else:
-                chat.actions.submit(Revert(chat.session.id, turn_id))
+                done = partial(self._reverted, point.prompt)
+                chat.actions.submit(Revert(chat.session.id, point.turn_id), done=done)
 
         chat.choose(Menu("before this turn", entries, act))
 
+    def _reverted(self, prompt: str, _result: AnyResult | None) -> None:
+        """Put the prompt of the reverted turn back, to be changed and sent again."""
+        if self._chat.editor.is_empty:
+            self._chat.editor.put(prompt)
+            self._chat.app.invalidate()
 
 def _state(session: SessionSummary) -> str:
     state = state_word(session)

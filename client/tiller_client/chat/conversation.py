@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from tiller_client.chat.points import points
 from tiller_client.chat.reading.calls import background_lines
 from tiller_client.chat.reading.facts import Durations, Facts
 from tiller_client.chat.reading.items import item_lines, plan_lines
@@ -20,7 +21,7 @@ from tiller_client.chat.terminal.look import Look
 from tiller_client.program_name import program
 from tiller_client.rendering.activity import model_wait
 from tiller_client.rendering.items import as_shown, citation_lines, is_shown
-from tiller_client.rendering.lines import Reporter, turn_end_line
+from tiller_client.rendering.lines import Reporter, revert_line, turn_end_line
 from tiller_client.rendering.text import on_screen, one_line, sanitized, seconds
 from tiller_protocol.events import (
     ErrorRaised,
@@ -99,6 +100,11 @@ class Conversation:
         fold_replayed(self.snapshot, event)
         self._durations.note(event)
         if isinstance(event.body, StatusChanged):
+        reverted = ""
+        if isinstance(event.body, HistoryReverted):
+            turn_id = event.body.before_turn
+            found = (one.prompt for one in points(self.snapshot) if one.turn_id == turn_id)
+            reverted = next(found, "")
             delay_s = event.body.delay_s if event.body.status == "retry" else None
             self._retry_at = None if delay_s is None else event.time + delay_s
         if isinstance(event.body, ItemDelta):
@@ -110,7 +116,7 @@ class Conversation:
         if isinstance(event.body, TurnEnded):
             lines += self._release(event.body.outcome)
         compact = isinstance(event.body, RequestResolved | HistoryCompacted)
-        for line in self._said(event):
+        for line in self._said(event, reverted):
             lines += self._apart(line.split("\n"), compact=compact)
         return lines
 
@@ -252,8 +258,8 @@ class Conversation:
         self._is_compact = compact
         return [*apart, *lines]
 
-    def _said(self, event: Event) -> Iterator[str]:
-        """Yield final lines about events other than items."""
+    def _said(self, event: Event, reverted: str) -> Iterator[str]:
+        """Yield final lines about events other than items; `reverted` is a turn's prompt."""
         look = self.look
         match event.body:
             case TurnEnded() | ErrorRaised() as body:
@@ -266,6 +272,8 @@ class Conversation:
             case PlanUpdated(plan):
                 yield "\n".join(plan_lines(plan, look.width, look.theme))
             case body:
+            case HistoryReverted() as body:
+                yield on_screen(revert_line(body, reverted))
                 yield from map(on_screen, self._reporter.lines(body, look.paint))
 
     def _waiting_line(self, now: float) -> str:

@@ -18,6 +18,8 @@ class Point(NamedTuple):
     at: float
     """Unix seconds when the turn began; 0 if unknown."""
     files: int
+    prompt: str
+    """The whole message that began the turn; empty if there was none."""
     """The number of files that the turn is known to have changed."""
     more_files: bool
     """Whether the turn may have changed more files."""
@@ -39,6 +41,7 @@ def points(snapshot: Snapshot) -> list[Point]:
                 mark.at,
                 len({path for patch in patches for path in patch.files}),
                 any(patch.more or not patch.tree_after for patch in patches),
+                next((item.text for item in items if isinstance(item, UserMessage)), ""),
             )
         )
     return found

@@ -35,6 +35,7 @@ from tiller_protocol.snapshot import SessionSummary, Snapshot
 
 QUEUED_COLUMNS = 60
 BRANCH_COLUMNS = 30
+PROMPT_COLUMNS = 40
 
 _WAITING = (("steer", "for the next step"), ("queue", "queued"), ("start", "queued"))
 """Labels of queued inputs, by their delivery."""
@@ -63,7 +64,7 @@ class Reporter:
             case HistoryCompacted():
                 yield _compaction_line(body, paint)
             case HistoryReverted():
-                yield _revert_line(body, columns)
+                yield revert_line(body, columns=columns)
             case BackgroundChanged():
                 for one in body.background:
                     if self._background.get(one.id) != one.state:
@@ -98,10 +99,15 @@ def queue_lines(body: QueueChanged, known: tuple[QueuedInput, ...], paint: Paint
             yield paint.dim(f"{label}: {waiting}")
 
 
-def _revert_line(body: HistoryReverted, columns: int) -> str:
+def revert_line(body: HistoryReverted, prompt: str = "", columns: int = UNCUT) -> str:
+    """What a revert did; `prompt` is the input of the turn that it went back to, if known."""
     done = "the revert was undone" if body.undone else "history was reverted"
+    if prompt:
+        step = f"step {body.before_step} of " if body.before_step else ""
+        done += f" to before {step}“{cut(one_line(prompt), PROMPT_COLUMNS)}”"
+    restored = f"; {counted(body.restored, 'file')} put back" if body.restored else ""
     conflicts = f"; files left as they are: {', '.join(map(quoted_path, body.conflicts))}"
-    return hanging(f"⟲ {done}{conflicts if body.conflicts else ''}", columns)
+    return hanging(f"⟲ {done}{restored}{conflicts if body.conflicts else ''}", columns)
 
 
 def _compaction_line(body: HistoryCompacted, paint: Paint) -> str:

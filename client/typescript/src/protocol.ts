@@ -1367,6 +1367,8 @@ export interface HistoryReverted {
   before_turn?: string;
   /** The first step that was reverted; 0 for the whole turn. */
   before_step?: number;
+  /** Number of files that were restored or removed. */
+  restored?: number;
 }
 
 /** A warning for the user. Work continues. */

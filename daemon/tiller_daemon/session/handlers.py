@@ -280,6 +280,7 @@ def _revert(state: SessionState, op: Revert, pending: PendingSubmission) -> AnyR
         conflicts=pending.files.conflicts,
         before_turn=op.turn_id,
         before_step=op.step or 0,
+        restored=len(pending.files.files),
     )
     # The reverted results may have contained the instructions of subdirectories.
     state.parts.files.instructions_sent.clear()
@@ -289,8 +290,12 @@ def _revert(state: SessionState, op: Revert, pending: PendingSubmission) -> AnyR
 
 def _unrevert(state: SessionState, pending: PendingSubmission) -> AnyResult:
     assert pending.files
-    conflicts = pending.files.conflicts
-    undone = HistoryReverted(state.outbox.fold_pending().seq, undone=True, conflicts=conflicts)
+    undone = HistoryReverted(
+        state.outbox.fold_pending().seq,
+        undone=True,
+        conflicts=pending.files.conflicts,
+        restored=len(pending.files.files),
+    )
     state.put(pending, undone, *files_kept_warnings(pending.files))
     return pending.files
 

@@ -24,9 +24,9 @@ def test_each_turn_is_a_point_with_its_first_line_and_its_files():
         Mark("t4", 40, 7, at=40.0),
     ]
     assert points(Snapshot("s", items=items, marks=marks)) == [
-        Point("t1", 3, "repair the shop", 10.0, 2, more_files=True),
-        Point("t2", 20, "! make", 20.0, 0, more_files=True),
-        Point("t3", 30, "", 0.0, 0, more_files=False),
-        Point("t4", 40, "shot.png", 40.0, 0, more_files=False),
+        Point("t1", 3, "repair the shop", items[0].text, 10.0, 2, more_files=True),
+        Point("t2", 20, "! make", "", 20.0, 0, more_files=True),
+        Point("t3", 30, "", "", 0.0, 0, more_files=False),
+        Point("t4", 40, "shot.png", "", 40.0, 0, more_files=False),
     ]
     assert points(Snapshot("s")) == []

@@ -122,7 +122,7 @@ async def test_escape_interrupts_and_again_goes_back_to_a_turn(
     model = daemon.script(calls(write("new.txt", "x\n")), hang("Hanging now"))
     chat = opens("-m", model, "--approve", "always")
     await chat.shows(READY)
-    chat.press("write it\r")
+    chat.press("write it\nwith care\r")
     await chat.shows("Hanging now")
     assert (workspace / "new.txt").exists()
     chat.press("\x1b")
@@ -132,8 +132,11 @@ async def test_escape_interrupts_and_again_goes_back_to_a_turn(
     chat.press("\r")
     await chat.shows("before this turn", "fork")
     chat.press("\r")
-    await chat.shows("history was reverted")
+    await chat.shows("reverted to before “write it with care”; 1 file put back")
     assert not (workspace / "new.txt").exists()
+    await chat.until(lambda: chat.editor == ["write it", "with care"])
+    chat.press(" again\r")
+    await chat.shows("with care again")
 
 
 async def test_a_letter_and_enter_answer_and_nothing_else_does(

@@ -10,7 +10,6 @@ from support.chat import ChatTerminal
 from support.daemon import Daemon
 from support.frontend import Frontend
 from support.pictures import picture
-from tiller_client.chat.rows import PROMPT
 from tiller_protocol.items import Image
 from tiller_protocol.ops import Interrupt, UserInput
 
@@ -48,8 +47,8 @@ async def test_what_waits_at_an_interrupt_comes_back_and_the_next_message_goes_f
     chat.press(stop)
     await chat.shows("■ interrupted")
     texts = sorted([*(one for one, _ in waiting), "half a sentence"])
-    await chat.until(lambda: sorted(editor(chat)) == texts)
-    assert editor(chat)[-1] == "half a sentence", "the cursor is where it was"
+    await chat.until(lambda: sorted(chat.editor) == texts)
+    assert chat.editor[-1] == "half a sentence", "the cursor is where it was"
     await chat.until(lambda: not any("◷" in row for row in chat.rows))
     chat.press(CTRL_C)
     await chat.sees("text cleared")
@@ -57,12 +56,6 @@ async def test_what_waits_at_an_interrupt_comes_back_and_the_next_message_goes_f
     await chat.shows("» WAIT", "Read.", READY)
     items = (await frontend.snapshot((await newest(frontend)).session_id)).items
     assert said_in(tuple(items)) == ["go", "WAIT do not delete anything"]
-
-
-def editor(chat: ChatTerminal) -> list[str]:
-    """The rows of the editor."""
-    begin = next(at for at, row in enumerate(chat.rows) if row.startswith(PROMPT))
-    return [row[len(PROMPT) :] for row in chat.rows[begin : chat.cursor[0] + 1]]
 
 
 async def test_a_message_goes_before_what_waits_since_an_interrupt_from_elsewhere(
@@ -97,7 +90,7 @@ async def test_an_image_that_the_text_does_not_name_stays_in_the_queue(
     chat.press(f"as text{QUEUE}")
     await chat.shows("queued: as text")
     chat.press(ESC)
-    await chat.until(lambda: editor(chat)[0] == "as text")
+    await chat.until(lambda: chat.editor[0] == "as text")
     (left,) = (await frontend.snapshot(session_id)).queue
     assert (left.text, len(left.images)) == ("look", 1)
 
