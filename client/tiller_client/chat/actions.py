@@ -10,8 +10,9 @@ from tiller_client.chat.attaching import attachments, is_in_text, quoted
 from tiller_client.chat.choosing import Menus
 from tiller_client.chat.clipboard import PROGRAMS
 from tiller_client.chat.command_actions import CommandActions
-from tiller_client.chat.commands import COMMANDS, NAMES, named
+from tiller_client.chat.commands import CARRY_OUT, COMMANDS, NAMES, named
 from tiller_client.chat.live_session import Done, Failed
+from tiller_client.chat.points import PLANNER, has_plan
 from tiller_client.chat.terminal.outside import Outside
 from tiller_client.command_line.parser import similar
 from tiller_client.errors import TillerError, UsageError
@@ -33,6 +34,9 @@ from tiller_protocol.settings import Settings
 if TYPE_CHECKING:
     from tiller_client.chat.app import Chat
 
+BUILDER = "build"
+"""The agent of sessions that have chosen none."""
+
 INTERRUPT = "Esc again interrupts the turn"
 BACK = "Esc again: go back to an earlier turn"
 TAKEN_BACK = f"what waited is in the editor again; Ctrl-C clears it; {BACK}"
@@ -52,6 +56,8 @@ class Actions:
         self.outside = Outside(chat)
         self._agent_asked = ""
         """The agent that a key has chosen, until the session has it."""
+        self._agent_before = BUILDER
+        """The agent before the one that plans."""
         self._commands = CommandActions(chat, self)
 
     def send(self, *, queue: bool) -> None:
@@ -164,17 +170,12 @@ class Actions:
             self._chat.editor.insert_word(quoted(path))
             self._chat.app.invalidate()
 
-    def next_agent(self) -> None:
-        """Switch to the next agent."""
-        self.with_catalog(self._choose_next_agent)
-
-    def _choose_next_agent(self) -> None:
-        names = [one.name for one in self._chat.catalog.agents if not one.problem]
-        if len(names) < 2:
-            return
-        now = self._agent_asked or self._chat.snapshot.settings.agent or names[0]
-        at = names.index(now) if now in names else -1
-        self._agent_asked = asked = names[(at + 1) % len(names)]
+    def plan_or_back(self) -> None:
+        """Switch to the agent that plans, or back to the agent before it."""
+        now = self._agent
+        if now != PLANNER:
+            self._agent_before = now
+        self._agent_asked = asked = self._agent_before if now == PLANNER else PLANNER
 
         def answered(_: object) -> None:
             if self._agent_asked == asked:
@@ -186,6 +187,19 @@ class Actions:
 
         op = SessionConfigure(self._id, Settings(agent=asked))
         self.submit(op, done=answered, failed=failed)
+
+    def carry_out_plan(self) -> None:
+        """Let the agent before the one that planned carry out its plan."""
+        if has_plan(self._chat.snapshot):
+            agent = self._agent_before if self._agent == PLANNER else self._agent
+            op = SessionConfigure(self._id, Settings(agent=agent))
+            self.submit(op, done=lambda _: self.input(CARRY_OUT, "", "", queue=False))
+        else:
+            self._chat.say("the last turn made no plan; Shift-Tab switches to the agent that plans")
+
+    @property
+    def _agent(self) -> str:
+        return self._agent_asked or self._chat.snapshot.settings.agent or BUILDER
 
     def submit(
         self,

@@ -13,6 +13,7 @@ from tiller_client.rendering.text import age, one_line
 from tiller_protocol.answers import AnyResult, SessionListResult
 from tiller_protocol.ops import (
     AnyOp,
+    Interrupt,
     QueueEdit,
     Revert,
     SessionArchive,
@@ -172,6 +173,28 @@ class Menus:
             return
         entries = [Entry(one.id, input_line(one), one.delivery) for one in queue]
         self._chat.choose(Menu("queued", entries, self._queued))
+
+    def background(self) -> None:
+        """Choose a running background command or sub-agent, to end it."""
+        running = [one for one in self._chat.snapshot.background if one.state == "running"]
+        if not running:
+            self._chat.say("nothing runs in the background")
+            return
+        now = time.time()
+        entries = [
+            Entry(one.id, f"{one.id} {one_line(one.command)}", f"for {age(now - one.started_at)}")
+            for one in running
+        ]
+        self._chat.choose(Menu("in the background", entries, self._of_background))
+
+    def _of_background(self, background_id: str) -> None:
+        def act(what: str) -> None:
+            if what == "end":
+                op = Interrupt(self._chat.session.id, background_id=background_id)
+                self._chat.actions.submit(op)
+
+        entries = (Entry("end", "end it"), Entry("", "let it run"))
+        self._chat.choose(Menu(background_id, entries, act))
 
     def turns(self) -> None:
         """Choose a turn to go back to, and how."""

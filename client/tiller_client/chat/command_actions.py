@@ -56,6 +56,8 @@ class CommandActions:
             "sandbox": lambda value: self._one_of("sandbox", value, SANDBOX),
             "continue": lambda _: actions.submit(TurnContinue(self._id)),
             "queue": self._queue,
+            "ps": lambda _: menus.background(),
+            "go": lambda _: actions.carry_out_plan(),
             "back": lambda _: menus.turns(),
             "unrevert": lambda _: actions.submit(Unrevert(self._id)),
             "diff": self._diff,

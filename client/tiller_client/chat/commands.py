@@ -30,6 +30,8 @@ COMMANDS = (
     ),
     Command("continue", "continue without a new message"),
     Command("queue", "queue TEXT, or change what is queued", "[TEXT]"),
+    Command("ps", "list or end what runs in the background", yields=True),
+    Command("go", "let the agent that builds carry out the plan (Alt-G)", yields=True),
     Command("back", "revert to an earlier point, or fork from it"),
     Command("unrevert", "undo the last revert"),
     Command("diff", "the session's changes to files, or to PATH", "[PATH]"),
@@ -56,6 +58,7 @@ ALIASES = {
     "context": "status",
     "cost": "status",
     "exit": "quit",
+    "tasks": "ps",
     "undo": "back",
     "usage": "status",
 }
@@ -66,6 +69,7 @@ INIT = (
     "is, how to build, test and check it, how it is laid out, and its conventions. Look at the "
     "code, and try the commands before you name them. Be short: leave out what is plain to see."
 )
+CARRY_OUT = "Carry out the plan."
 REVIEW = (
     "Review {what}. Report only problems, the most serious first, each with its place and the "
     "reason: faults, missing tests, unclear code. Change nothing."

@@ -26,7 +26,8 @@ KEYS_SHOWN = (
     ("Ctrl-D", "leave"),
     ("Up, Down", "the row above or below, and what you wrote before"),
     ("Ctrl-V", "attach the image in the clipboard"),
-    ("Shift-Tab", "the next agent"),
+    ("Shift-Tab", "the agent that plans, or back to the agent before it"),
+    ("Alt-G", "after a plan: let the agent before it carry out the plan"),
     ("Alt-M, Alt-V", "choose the model, or its variant"),
     ("Alt-Q", "change what is queued"),
     ("Ctrl-O", "show thoughts and outputs whole, those on the screen once more; or fold them"),
@@ -40,6 +41,7 @@ COMMAND_KEYS = {
     ("escape", "m"): "model",
     ("escape", "v"): "variant",
     ("escape", "q"): "queue",
+    ("escape", "g"): "go",
     ("c-t",): "transcript",
     ("c-g",): "editor",
 }
@@ -235,7 +237,7 @@ def _add_turn(keys: KeyBindings, chat: "Chat") -> None:
 
     @keys.add("s-tab", filter=~completing)
     def _agent(_event: KeyPressEvent) -> None:
-        chat.actions.next_agent()
+        chat.actions.plan_or_back()
 
     @keys.add("c-o")
     def _open(_event: KeyPressEvent) -> None:

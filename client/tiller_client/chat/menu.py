@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from tiller_client.rendering.text import Paint, cut, one_line, pad
 
+CHOSEN = "▸"
+"""Marks the chosen row."""
+
 ROWS_MAX = 10
 """Maximum number of entries shown at once."""
 
@@ -105,7 +108,7 @@ class Menu:
         seen = self.matching[first : first + ROWS_MAX]
         column = min(max((len(one_line(entry.label)) for entry in seen), default=0), width // 2)
         for number, entry in enumerate(seen, first):
-            mark = "▸" if number == self.at else " "
+            mark = CHOSEN if number == self.at else " "
             detail = one_line(entry.detail)
             text = f"{mark} {pad(one_line(entry.label), column)}  {detail}".rstrip()
             row = cut(text, width)

@@ -3,7 +3,10 @@
 from typing import NamedTuple
 
 from tiller_protocol.items import Item, Patch, ToolCall, UserMessage
-from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.snapshot import Snapshot, is_working
+
+PLANNER = "plan"
+"""The agent that ends its turns with a plan."""
 
 
 class Point(NamedTuple):
@@ -15,11 +18,11 @@ class Point(NamedTuple):
     """The number of the last event before the turn, which is `at` in `session_fork`."""
     text: str
     """The first line of the input that began the turn, not made safe; empty if there was none."""
+    prompt: str
+    """The whole message that began the turn; empty if there was none."""
     at: float
     """Unix seconds when the turn began; 0 if unknown."""
     files: int
-    prompt: str
-    """The whole message that began the turn; empty if there was none."""
     """The number of files that the turn is known to have changed."""
     more_files: bool
     """Whether the turn may have changed more files."""
@@ -38,13 +41,19 @@ def points(snapshot: Snapshot) -> list[Point]:
                 mark.turn_id,
                 mark.seq,
                 next((line for item in items if (line := _first_line(item))), ""),
+                next((item.text for item in items if isinstance(item, UserMessage)), ""),
                 mark.at,
                 len({path for patch in patches for path in patch.files}),
                 any(patch.more or not patch.tree_after for patch in patches),
-                next((item.text for item in items if isinstance(item, UserMessage)), ""),
             )
         )
     return found
+
+
+def has_plan(snapshot: Snapshot) -> bool:
+    """Whether the last turn has ended with a plan that can be carried out."""
+    made = not is_working(snapshot) and snapshot.last_outcome == "completed"
+    return made and snapshot.marks[-1:] != [] and snapshot.marks[-1].agent == PLANNER
 
 
 def _first_line(item: Item) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tiller_client.chat.asking import Asking, choices
+from tiller_client.chat.menu import CHOSEN
+from tiller_client.chat.points import has_plan
 from tiller_client.chat.reading.layout import wrapped
 from tiller_client.chat.reading.style import Span, text_of
 from tiller_client.rendering.items import input_line
@@ -71,7 +73,7 @@ def answer_rows(
     rows = [paint.asking(cut(head, width))]
     for choice in choices(request):
         chosen = choice in (asking.chosen, asking.typing)
-        row = cut(f"{'▸' if chosen else ' '} {choice.key}  {one_line(choice.label)}", width)
+        row = cut(f"{CHOSEN if chosen else ' '} {choice.key}  {one_line(choice.label)}", width)
         rows.append(paint.bold(cut(row, width - len(ENTER)) + ENTER) if chosen else row)
     rows.append(paint.dim(cut(f"  {how_to}", width)))
     return [on_screen(row) for row in rows]
@@ -150,6 +152,8 @@ def hint(snapshot: Snapshot, asking: Asking) -> str:
         return ""
     if is_working(snapshot):
         return "steer with Enter, queue with Tab"
+    if has_plan(snapshot):
+        return "write a message, or carry out the plan with Alt-G"
     goes_on = snapshot.queue or snapshot.last_outcome not in (None, "completed")
     return "write a message" + (", or /continue" if goes_on else "")
 

@@ -19,9 +19,9 @@ from support.frontend import Frontend
 from tiller_client.chat.rows import PROMPT
 from tiller_client.connecting.runtime import lock_holder
 from tiller_daemon.models.scripted import Failure, ScriptStep
-from tiller_protocol.answers import CatalogResult, SessionListResult
+from tiller_protocol.answers import SessionListResult
 from tiller_protocol.items import UserMessage
-from tiller_protocol.ops import Answer, Catalog, Revert, SessionList
+from tiller_protocol.ops import Answer, Revert, SessionList
 from tiller_protocol.snapshot import SessionSummary
 
 Opens = Callable[..., ChatTerminal]
@@ -33,7 +33,7 @@ LINES = 2_000
 
 READY = "write a message"
 BUSY = "steer with Enter"
-NEXT_AGENT = "\x1b[Z"
+SHIFT_TAB = "\x1b[Z"
 ANSWERABLE = "a letter chooses, Enter answers"
 
 
@@ -519,19 +519,34 @@ async def test_a_turn_that_was_reverted_while_its_menu_was_open_is_refused(
     await chat.shows("The history of this session has no turn")
 
 
-async def test_keys_that_choose_the_next_agent_count_each_when_typed_at_once(
-    opens: Opens, daemon: Daemon, frontend: Frontend, workspace: Path
+@pytest.mark.parametrize("agent", ["build", "explore"])
+async def test_shift_tab_switches_to_planning_and_back_also_when_pressed_often_at_once(
+    opens: Opens, daemon: Daemon, agent: str
 ) -> None:
-    catalog = await frontend.must(Catalog(str(workspace)))
-    assert isinstance(catalog, CatalogResult)
-    names = [agent.name for agent in catalog.agents]
-    assert len(names) > 2
-    chat = opens("-m", daemon.script(always("Fine.")), "--agent", names[0])
-    await chat.sees(READY, f"· {names[0]}")
-    chat.press(NEXT_AGENT)
-    await chat.sees(f"· {names[1]}")
-    chat.press(NEXT_AGENT * (len(names) - 2))
-    await chat.sees(f"· {names[-1]}")
+    chat = opens("-m", daemon.script(always("Fine.")), "--agent", agent)
+    await chat.sees(READY, f"· {agent}")
+    chat.press(SHIFT_TAB)
+    await chat.sees("· plan")
+    chat.press(SHIFT_TAB)
+    await chat.sees(f"· {agent}")
+    chat.press(SHIFT_TAB * 3)
+    await chat.sees("· plan")
+
+
+async def test_a_key_carries_out_the_plan_of_the_last_turn(
+    opens: Opens, daemon: Daemon, frontend: Frontend
+) -> None:
+    chat = opens("-m", daemon.script(text("First a, then b."), always("Done.")))
+    await chat.shows(READY)
+    chat.press("\x1bg")
+    await chat.sees("the last turn made no plan")
+    chat.press(f"{SHIFT_TAB}plan it\r")
+    await chat.shows("First a, then b.", "carry out the plan with Alt-G")
+    chat.press("\x1bg")
+    await chat.shows("» Carry out the plan.", "Done.", READY)
+    session = await frontend.snapshot((await newest(frontend)).session_id)
+    assert [mark.agent for mark in session.marks if not mark.step] == ["plan", "build"]
+    assert "Alt-G" not in chat.rows[chat.cursor[0]]
 
 
 async def test_escape_while_something_is_asked_takes_two_to_interrupt(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from e2e.chat.test_chat import READY, newest
-from e2e.words import always, calls, said_in, text, write
+from e2e.words import always, bash, calls, said_in, text, write
 from support.chat import ChatTerminal
 from support.daemon import Daemon
 from support.frontend import Frontend
@@ -82,6 +82,39 @@ async def test_usual_names_of_commands_work(
         assert words in (await said(frontend))[-1]
     chat.press("exit\r")
     assert await chat.end() == 0
+
+
+async def test_what_runs_in_the_background_can_be_listed_and_ended(
+    opens: Opens, daemon: Daemon
+) -> None:
+    model = daemon.script(calls(bash("sleep 1000", background=True)), always("Started."))
+    chat = opens("-m", model, "--approve", "always")
+    await chat.shows(READY)
+    chat.press("/ps\r")
+    await chat.sees("nothing runs in the background")
+    chat.press("go\r")
+    await chat.shows("Started.", "1 in the background", READY)
+    chat.press("/ps\r")
+    await chat.sees("in the background:", "▸ b1 sleep 1000")
+    chat.press("\r")
+    await chat.sees("▸ end it")
+    chat.press("\r")
+    await chat.shows("b1 was ended: sleep 1000")
+    await chat.until(lambda: "1 in the background" not in chat.screen)
+
+
+async def test_a_command_that_was_just_written_is_completed(opens: Opens, daemon: Daemon) -> None:
+    chat = opens("-m", daemon.script(always("Read.")))
+    await chat.shows(READY)
+    chat.press("go\r")
+    await chat.shows("Read.", READY)
+    commands = daemon.places.config / "commands"
+    commands.mkdir(exist_ok=True)
+    (commands / "polish.md").write_text("Polish it.\n")
+    chat.press("/")
+    await chat.sees("/help")
+    chat.press("pol")
+    await chat.until(lambda: any("/polish" in row for row in chat.rows))
 
 
 async def test_the_users_own_command_goes_before_one_of_the_same_name(
