@@ -653,7 +653,7 @@ def test_no_line_about_a_turn_is_broken_by_the_terminal(width: int) -> None:
         StatusChanged("retry", 2, delay_s=3.0, cause=why),
         RequestResolved("r1", "answer", "tiller answer", why),
         RequestResolved("r2", "reject", "tiller answer", why),
-        HistoryReverted(0, conflicts=("src/one.py", "src/two.py", "src/three.py")),
+        HistoryReverted(0, restored=2, conflicts=("src/one.py", "src/two.py", "src/three.py")),
         structs.replace(ended("x"), cost=0.01, branch="a-long-branch", queued=2),
     ]
     text = rendered(bodies, width=width, wraps=True)
@@ -665,6 +665,16 @@ def test_no_line_about_a_turn_is_broken_by_the_terminal(width: int) -> None:
     fork.branch, fork.settings = "a-long-branch", Settings(model="provider/model")
     fork.parent_id, fork.session_id = "01K0AAAAAAAAAAAAAAAAAAAAAA", "01K0BBBBBBBBBBBBBBBBBB"
     assert max(map(cells, transcript(fork, PLAIN, width, width - 1).splitlines())) < width
+
+
+def test_what_always_here_means_is_wrapped_between_words() -> None:
+    request = Request("r", "approval", "bash", always=("true *",), always_here="/home/ann")
+    shown = request_block(request, PLAIN, 30).splitlines()
+    assert shown[-3:] == [
+        "    “always here” allows it",
+        "    in every session of",
+        "    /home/ann",
+    ]
 
 
 def test_a_transcript_of_a_fork_says_of_what_it_is_one() -> None:

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
 from prompt_toolkit.application import Application
+from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.layout import BufferControl, Layout, Window
 from prompt_toolkit.output import DummyOutput
 from prompt_toolkit.renderer import Renderer
@@ -42,10 +44,13 @@ from tiller_client.program_name import program
 from tiller_client.rendering.lines import no_model
 from tiller_client.rendering.text import SHORT_ID_CHARS, on_screen, one_line
 from tiller_protocol.answers import CatalogResult
-from tiller_protocol.events import Event, ItemDelta, RequestOpened, TurnEnded
+from tiller_protocol.events import Event, ItemDelta, RequestOpened, RequestResolved, TurnEnded
 from tiller_protocol.ops import Catalog
 from tiller_protocol.searching import InputHistory, InputHistoryResult
 from tiller_protocol.snapshot import Snapshot, is_working
+
+NAME = "tiller chat"
+"""The name of this frontend."""
 
 TICK_S = 0.25
 """Time between two frames during a turn, so that its clocks advance."""
@@ -77,6 +82,7 @@ class Chat:
         self.notes = Notes()
         self.asking = Asking()
         self.editor = Editor(InputCompleter(self))
+        self.editor.buffer.on_text_changed += self._typed
         self.clipboard = Clipboard()
         self.actions = Actions(self)
         self.keyboard = keyboard
@@ -135,6 +141,7 @@ class Chat:
 
     def take(self, event: Event) -> None:
         """Show the next event."""
+        event = self._with_me(event)
         self.screen.add(self.conversation.take(event))
         if isinstance(event.body, TurnEnded | RequestOpened):
             self.screen.notifier.happened()
@@ -144,6 +151,14 @@ class Chat:
             self.sub_agents.look(self.snapshot)
         self._ask()
         self.screen.pace.soon()
+
+    def _with_me(self, event: Event) -> Event:
+        """Name this user, not the program, as who has answered."""
+        body = event.body
+        if not isinstance(body, RequestResolved) or body.by != NAME:
+            return event
+        is_mine = self.asking.is_mine(body.request_id)
+        return replace(event, body=replace(body, by="you")) if is_mine else event
 
     def away(self, text: str) -> None:
         """Show why no events arrive; `text` is empty once they arrive again."""
@@ -255,6 +270,10 @@ class Chat:
         if (catalog := await self.session.look_up(op, CatalogResult)) is not None:
             self.catalog = catalog
 
+    def _typed(self, buffer: Buffer) -> None:
+        if buffer.text == "/":  # the user may have written a new command
+            self.app.create_background_task(self._load_catalog())
+
     async def _refresh(self) -> None:
         """Reload the data that a turn may have changed."""
         await self.files.refresh()
@@ -267,7 +286,7 @@ async def run_chat(opening: Opening, typed: bytes) -> int:
     """Show sessions, one after another, until the user leaves; `typed` are the first keys."""
     # From now on, keys are read as they come, so a text with many lines is not typed but pasted.
     type_ahead(Keyboard(sys.stdin), typed + waiting(sys.stdin.fileno()))
-    async with Client("tiller chat", places=my_places()) as client:
+    async with Client(NAME, places=my_places()) as client:
         while True:
             chat = Chat(client, opening, Keyboard(sys.stdin))
             await chat.run()

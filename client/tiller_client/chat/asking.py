@@ -100,6 +100,10 @@ class Asking:
         """Note that the request was answered here."""
         self._answered = self.request.id if self.request is not None else ""
 
+    def is_mine(self, request_id: str) -> bool:
+        """Whether the request was answered here."""
+        return request_id == self._answered
+
     def is_late(self, text: str) -> bool:
         """Whether a text seems to answer a request that is no longer open; true only once."""
         late, self._late = self._late, ()

@@ -149,7 +149,7 @@ class Menus:
         models = self._chat.catalog.models
         model = next((one for one in models if one.name == name), next(iter(models), None))
         variants = model.variants if model else ()
-        entries = [Entry("", "none"), *(Entry(one, one) for one in variants)]
+        entries = [Entry("", "default", "as configured"), *(Entry(one, one) for one in variants)]
         self._configure("variant", entries, self._chat.snapshot.settings.variant)
 
     def agents(self) -> None:

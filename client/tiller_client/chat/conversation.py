@@ -42,6 +42,7 @@ from tiller_protocol.items import (
     Item,
     Notice,
     Patch,
+    PlanEntry,
     Reasoning,
     ToolCall,
 )
@@ -80,6 +81,8 @@ class Conversation:
         """Whether a line of the streaming message is final."""
         self._is_live = False
         """Whether events are new, so that the end of a turn is shown, too."""
+        self._plan: Sequence[PlanEntry] = ()
+        """The plan that was shown last."""
         self._held: list[Notice] = []
         """Notices held back, because the end of the turn may say the same."""
 
@@ -97,14 +100,14 @@ class Conversation:
 
     def take(self, event: Event) -> list[str]:
         """Apply the next event; return the lines that have become final."""
-        fold_replayed(self.snapshot, event)
-        self._durations.note(event)
-        if isinstance(event.body, StatusChanged):
         reverted = ""
         if isinstance(event.body, HistoryReverted):
             turn_id = event.body.before_turn
             found = (one.prompt for one in points(self.snapshot) if one.turn_id == turn_id)
             reverted = next(found, "")
+        fold_replayed(self.snapshot, event)
+        self._durations.note(event)
+        if isinstance(event.body, StatusChanged):
             delay_s = event.body.delay_s if event.body.status == "retry" else None
             self._retry_at = None if delay_s is None else event.time + delay_s
         if isinstance(event.body, ItemDelta):
@@ -269,12 +272,20 @@ class Conversation:
                     yield self._alarm(message, "bad")
             case WarningRaised(_, message):
                 yield self._alarm(message, "asking")
-            case PlanUpdated(plan):
-                yield "\n".join(plan_lines(plan, look.width, look.theme))
-            case body:
             case HistoryReverted() as body:
                 yield on_screen(revert_line(body, reverted))
+            case PlanUpdated(plan):
+                if changed := self._changed(plan):
+                    yield "\n".join(plan_lines(changed, look.width, look.theme))
+            case body:
                 yield from map(on_screen, self._reporter.lines(body, look.paint))
+
+    def _changed(self, plan: Sequence[PlanEntry]) -> Sequence[PlanEntry]:
+        """The entries of a plan that differ from those shown last; all if the plan is another."""
+        before, self._plan = self._plan, plan
+        if [one.text for one in before] != [one.text for one in plan]:
+            return plan
+        return [new for old, new in zip(before, plan, strict=True) if old != new]
 
     def _waiting_line(self, now: float) -> str:
         """The line that says what the session waits for, while no other line changes."""

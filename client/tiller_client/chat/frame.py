@@ -16,6 +16,8 @@ class Parts:
     """The queued inputs."""
     question: Sequence[str] = ()
     """The answers to the open request, or a menu."""
+    chosen: int = 0
+    """The position of the chosen row in `question`."""
     editor: Sequence[str] = ()
     """The text in the editor."""
     cursor: tuple[int, int] = (0, 0)
@@ -30,11 +32,18 @@ LIVE_ROWS_MIN = 2
 """Minimum number of rows for `live` on a small terminal, where the other parts come first."""
 
 
+def _around(rows: Sequence[str], chosen: int, room: int) -> Sequence[str]:
+    """As many of the rows as there is room for, with the chosen one."""
+    first = max(0, min(chosen - room // 2, len(rows) - room))
+    return rows[first : first + room]
+
+
 def compose(parts: Parts, height: int) -> Frame:
     """Compose the frame for a terminal with `height` rows; long parts are cut."""
+    others = len(parts.editor) + len(parts.menu) + len(parts.status)
     below = [*parts.queue]
     if parts.question:
-        below += ["", *parts.question]
+        below += ["", *_around(parts.question, parts.chosen, max(1, height - 1 - others))]
     below.append("")
     editor_row = len(below)
     below += parts.editor

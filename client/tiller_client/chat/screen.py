@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tiller_client.chat.attaching import named_images
 from tiller_client.chat.frame import Parts, compose
+from tiller_client.chat.menu import CHOSEN
 from tiller_client.chat.rows import (
     PROMPT,
     answer_rows,
@@ -97,10 +98,12 @@ class Screen:
             columns, _ = self.painter.size
             shown_hint = cut(hint(chat.snapshot, chat.asking), columns - cells(PROMPT))
             editor[0] += on_screen(paint.dim(shown_hint))
+        question = self._question()
         return Parts(
             chat.conversation.live(now),
             queue_rows(chat.snapshot.queue, width, paint),
-            self._question(),
+            question,
+            next((at for at, row in enumerate(question) if CHOSEN in row), 0),
             editor,
             shown.cursor,
             [*self._chips(), *completion_rows(chat.editor.buffer.complete_state, width, paint)],
@@ -120,7 +123,8 @@ class Screen:
         chat = self._chat
         model = next((one.name for one in chat.catalog.models), "")
         agent = next((one.name for one in chat.catalog.agents), "")
-        return Facts(model, agent, chat.notes.away or chat.notes.said, chat.notes.beside)
+        notes = chat.notes
+        return Facts(model, agent, notes.away or notes.said, notes.beside, bool(notes.away))
 
     def _question(self) -> list[str]:
         """The rows of the menu, or else of the answers to the open request."""

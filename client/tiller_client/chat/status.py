@@ -53,6 +53,8 @@ class Facts(NamedTuple):
     """A note for the user, such as that the daemon is not running; shown first."""
     beside: Sequence[str] = ()
     """Names of the other frontends that have the session open."""
+    is_away: bool = False
+    """Whether no events arrive, so that nothing is known about the turn."""
 
 
 def status_rows(snapshot: Snapshot, facts: Facts, now: float, width: int) -> list[str]:
@@ -94,7 +96,9 @@ def _parts(snapshot: Snapshot, facts: Facts, now: float) -> list[str]:
     model = context.model if context else settings.model or facts.model
     variant = context.variant if context else settings.variant
     parts: list[str] = []
-    if turn is not None and is_working(snapshot):
+    if snapshot.requests:
+        parts.append("waits for your answer")
+    elif turn is not None and is_working(snapshot) and not facts.is_away:
         parts.append(f"working {seconds(max(0.0, now - turn.started_at))}")
     parts.append(one_line(f"{model.rpartition('/')[2] or model} {variant or ''}"))
     parts.append(one_line(context.agent if context else settings.agent or facts.agent))

@@ -37,11 +37,12 @@ def request_block(request: Request, paint: Paint, width: int) -> str:
         parts.append(_detail(request.detail, request.detail_kind, shown, paint, width))
     if request.always:
         patterns = ", ".join(row(verbatim(one)) for one in request.always)
-        grant = f"“always” allows {row(verbatim(request.permission))}: {patterns}"
+        grants = [f"“always” allows {row(verbatim(request.permission))}: {patterns}"]
         if request.always_here:
             place = row(verbatim(request.always_here))
-            grant += f"\n“always here” allows it in every session of {place}"
-        parts.append(paint.dim(block(grant, width)))
+            about = f"“always here” allows it in every session of {place}"
+            grants.append(wrapped(about, _text_columns(width)))
+        parts += [paint.dim(block(grant, width)) for grant in grants]
     parts += [
         block(f"{number}. {row(verbatim(choice))}", width)
         for number, choice in enumerate(request.choices, 1)

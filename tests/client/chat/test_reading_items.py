@@ -123,6 +123,13 @@ def call(**fields: object) -> ToolCall:
     return ToolCall(**{"state": "completed", **given_fields})  # pyright: ignore[reportArgumentType]
 
 
+def test_of_an_output_that_was_cut_before_the_file_with_all_of_it_is_named():
+    """The number of its lines would be wrong."""
+    seq = call(output="1\n2\n" * 1_000, exit_status=0, spill_path="/tmp/whole.txt")
+    *_, more, _, _, _, _, _ = item_lines(seq, Facts(), 80, Theme("none"))
+    assert more.strip() == "… whole output: /tmp/whole.txt"
+
+
 READ = call(id="1", name="read", title="a.py", started_at=10.0, duration_s=8.0)
 TEST = call(id="2", title="make", started_at=14.0, duration_s=4.0, exit_status=2, output="E\n")
 GREP = call(id="3", name="grep", title="x", state="running", started_at=20.0, ordinal=1)

@@ -1,10 +1,15 @@
 """The rows at the bottom of a chat: notes, the most important parts first, who else is there."""
 
+from msgspec import structs
+
 from tiller_client.chat.rows import heading_rows
 from tiller_client.chat.status import NOTE_ROWS_MAX, Facts, Notes, beside, status_rows
 from tiller_client.rendering.text import Paint, cells
+from tiller_protocol.events import TurnContextShown
+from tiller_protocol.items import Request
 from tiller_protocol.settings import Settings
 from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.turns import OpenTurn
 
 SNAPSHOT = Snapshot("01KA", settings=Settings(model="local/small", agent="build"))
 
@@ -51,6 +56,17 @@ def test_the_other_frontends_are_named_each_name_once():
     assert beside(("",)) == "unnamed"
     assert beside(("a\x1b[31m\nb",)).isprintable()
     assert cells(beside(tuple(f"name {n}" for n in range(50)))) <= 40
+
+
+def test_nobody_is_said_to_work_while_a_request_waits_or_the_daemon_is_away() -> None:
+    context = TurnContextShown("/w", "build", "local/small", "", "ask", 9, (), 1000)
+    turn = OpenTurn("t", 0.0, context)
+    working = structs.replace(SNAPSHOT, status="running", turn=turn)
+    asked = structs.replace(working, requests=[Request("r", "approval", "Run git push")])
+    assert status_rows(working, Facts(), 8.0, 40) == ["working 8.0 s · small · build"]
+    assert status_rows(asked, Facts(), 8.0, 40) == ["waits for your answer · small · build"]
+    away = Facts(note="no daemon", is_away=True)
+    assert status_rows(working, away, 8.0, 40) == ["no daemon · small · build"]
 
 
 def test_the_line_says_who_else_is_there_where_there_is_room():

@@ -119,7 +119,7 @@ async def test_enter_steers_and_tab_queues_while_a_turn_is_running(
 async def test_escape_interrupts_and_again_goes_back_to_a_turn(
     opens: Opens, daemon: Daemon, workspace: Path
 ) -> None:
-    model = daemon.script(calls(write("new.txt", "x\n")), hang("Hanging now"))
+    model = daemon.script(calls(write("new.txt", "x\n")), hang("Hanging now"), always("Read."))
     chat = opens("-m", model, "--approve", "always")
     await chat.shows(READY)
     chat.press("write it\nwith care\r")
@@ -158,7 +158,7 @@ async def test_a_letter_and_enter_answer_and_nothing_else_does(
     chat.press("\r")
     await chat.shows("type it, then Enter")
     chat.press("use another directory\r")
-    await chat.shows("rejected by tiller chat: use another directory", "It was not allowed.")
+    await chat.shows("rejected by you: use another directory", "It was not allowed.")
 
 
 async def test_what_somebody_else_answers_is_no_longer_asked_here(

@@ -166,7 +166,7 @@ async def test_an_image_is_drawn_where_the_terminal_can(
         (("-m", "local/devstral-small"), "model", "local/devstral-small"),
         ((), "model", "local/qwen3-coder"),
         (("--variant", "deep"), "variant", "deep"),
-        ((), "variant", "none"),
+        ((), "variant", "default"),
         (("--agent", "plan"), "agent", "plan"),
         (("--approve", "never"), "approve", "never"),
         (("--sandbox", "workspace_write"), "sandbox", "workspace write"),

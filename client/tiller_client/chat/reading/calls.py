@@ -213,17 +213,22 @@ def _output_rows(call: ToolCall, output: str, width: int, *, opened: bool) -> li
         return []
     output = output.rstrip("\n")
     if opened:
-        spill = [f"… whole output: {one_line(call.spill_path)}"] if call.spill_path else []
-        whole = (*spill, *_lines(output))
+        whole = (*([_whole_output(call)] if call.spill_path else []), *_lines(output))
         return [row for line in whole for row in _below(line, width, opened=True)]
     # While the call runs, much output may arrive many times a second: look only at its end.
     is_head = call.by_provider and not failed
     chars = lines_max * LINE_CHARS_MAX
     lines = _lines(output[:chars])[:lines_max] if is_head else _lines(output[-chars:])[-lines_max:]
     left_out = output.count("\n") + 1 - len(lines)
-    more = [f"… {more_lines(left_out)}"] if left_out else []
+    # An output that was cut before does not tell how many lines there were.
+    about = _whole_output(call) if call.spill_path else f"… {more_lines(left_out)}"
+    more = [about] if left_out else []
     shown = [*lines, *more] if is_head else [*more, *lines]
     return [row for line in shown for row in _below(line, width, opened=False)]
+
+
+def _whole_output(call: ToolCall) -> str:
+    return f"… whole output: {one_line(call.spill_path)}"
 
 
 def _lines(output: str) -> list[str]:
