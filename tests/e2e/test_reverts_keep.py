@@ -1,5 +1,6 @@
 """A revert changes only what is known to be the agent's; everything else stays and is named."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -159,3 +160,40 @@ async def test_a_failed_snapshot_is_told_once_in_each_session_and_tried_again(
     (*_, patch) = [one for one in (await frontend.snapshot(first)).items if isinstance(one, Patch)]
     assert patch.files == ("f",)
     assert patch.tree_after
+
+
+async def test_a_revert_that_a_kill_cuts_off_does_all_or_nothing_and_can_be_repeated(
+    new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery
+) -> None:
+    """The same holds for its undoing."""
+    daemon = new_daemon()
+    daemon.start()
+    frontend = await Frontend.connect(daemon, nursery)
+    places = [workspace / f"{number}.txt" for number in range(100)]
+
+    def contents() -> set[str]:
+        return {place.read_text() for place in places}
+
+    for place in places:
+        place.write_text("old")
+    session_id = await turn(frontend, workspace, "for f in *.txt; do printf new > $f; done")
+    turn_id = (await frontend.snapshot(session_id)).marks[0].turn_id
+    for op, now, later in (
+        (Revert(session_id, turn_id), "new", "old"),
+        (Unrevert(session_id), "old", "new"),
+    ):
+        assert contents() == {now}
+        async with trio.open_nursery() as asking:
+            asking.start_soon(frontend.ask, op)
+            while contents() == {now}:
+                await trio.lowlevel.checkpoint()
+            daemon.kill9()
+            asking.cancel_scope.cancel()
+        daemon.start()
+        await frontend.reconnect()
+        is_reverted = bool((await frontend.snapshot(session_id)).reverted)
+        assert contents() == ({"old"} if is_reverted else {"new"})
+        if contents() == {now}:
+            await frontend.must(op)
+        assert contents() == {later}
+    await frontend.close()
