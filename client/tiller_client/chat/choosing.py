@@ -276,6 +276,7 @@ class Menus:
             self._chat.editor.put(prompt)
             self._chat.app.invalidate()
 
+
 def _state(session: SessionSummary) -> str:
     state = state_word(session)
     return "" if state == "idle" else f"{state} · "
