@@ -28,6 +28,7 @@ from tiller_protocol.answers import (
     Accepted,
     AgentSummary,
     AnyAnswer,
+    AnyResult,
     CatalogResult,
     CommandSummary,
     DaemonStatusResult,
@@ -48,41 +49,19 @@ from tiller_protocol.codec import (
 )
 from tiller_protocol.errors import BadMessage
 from tiller_protocol.lending import LentFile
+from tiller_protocol.op_traits import traits_of
 from tiller_protocol.ops import (
-    Answer,
     AnyOp,
     Catalog,
-    Compact,
     DaemonStatus,
     Hello,
-    Interrupt,
     McpLogin,
     Project,
-    QueueEdit,
-    Replay,
-    Revert,
-    SessionCreate,
-    SessionFork,
     SessionGet,
-    SessionList,
-    Shell,
     Shutdown,
-    TurnContinue,
-    UserInput,
 )
-from tiller_protocol.searching import InputHistory, SessionSearch
 
 log = structlog.get_logger()
-
-STARTS_WORK = (SessionCreate, SessionFork, UserInput, TurnContinue, Shell, Compact, Revert)
-"""Ops that a stopping daemon rejects, besides `promote`, which may start a turn."""
-
-
-NEEDS_NO_CONFIGURATION = (
-    *(Answer, InputHistory, Interrupt, LentFile, Replay),
-    *(SessionGet, SessionList, SessionSearch, Shutdown),
-)
-"""Ops that do not depend on the configuration, so they never wait until a changed file is read."""
 
 
 class SurveyModels(Protocol):
@@ -177,35 +156,39 @@ class SubmissionServer:
         return len(shown) == len(self._token) and hmac.compare_digest(shown.encode(), self._token)
 
     async def _dispatch(self, submission_id: str, op: AnyOp, client: str) -> AnyAnswer:
-        if not isinstance(op, NEEDS_NO_CONFIGURATION):
+        traits = traits_of(op)
+        if traits.needs_configuration:
             await self._services.user.refresh()
+        if traits.handled_by == "daemon":
+            return Accepted(submission_id, await self._handle_own(op))
+        if self.stopping.is_set() and traits.starts != "nothing":
+            message = "The daemon is stopping. Send this again after it has restarted."
+            raise RejectionError("shutting_down", message)
+        return await self._supervisor.handle(submission_id, op, client)
+
+    async def _handle_own(self, op: AnyOp) -> AnyResult | None:
         match op:
             case Hello():
-                return Accepted(submission_id, self._hello(op))
+                return self._hello(op)
             case Catalog():
                 if op.start_servers:
                     await self._services.tools.servers.ready(op.session_id or "", every=True)
                 survey = await self._survey_models(ask=op.ask, offers=op.offers)
-                return Accepted(submission_id, self._catalog(op, survey))
+                return self._catalog(op, survey)
             case Project():
                 check_workspace(op.workspace)
-                return Accepted(submission_id, project_answer(self._services, op))
+                return project_answer(self._services, op)
             case McpLogin():
-                servers = self._services.tools.servers
-                return Accepted(submission_id, await servers.log_in(op))
+                return await self._services.tools.servers.log_in(op)
             case LentFile():
                 self._services.tools.editors.take(op)
-                return Accepted(submission_id)
             case DaemonStatus():
-                return Accepted(submission_id, await self._status())
+                return await self._status()
             case Shutdown():
                 self.stop(drain=op.mode == "drain")
-                return Accepted(submission_id)
             case _:
-                if self.stopping.is_set() and _starts_work(op):
-                    message = "The daemon is stopping. Send this again after it has restarted."
-                    raise RejectionError("shutting_down", message)
-                return await self._supervisor.handle(submission_id, op, client)
+                raise AssertionError(f"{type(op).__name__} has no handler in the server")
+        return None
 
     def _hello(self, op: Hello) -> HelloResult:
         if op.protocol_version != PROTOCOL_VERSION:
@@ -325,8 +308,3 @@ def _rss_bytes() -> int:
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 0
-
-
-def _starts_work(op: AnyOp) -> bool:
-    promotes = isinstance(op, QueueEdit) and op.action == "promote"
-    return promotes or isinstance(op, STARTS_WORK)

@@ -12,7 +12,7 @@ from typing import ClassVar, Self, TypeVar
 
 from tiller_client.connecting.daemons import POLL_S, daemon_at
 from tiller_client.connecting.runtime import check_runtime, my_places, runtime_of
-from tiller_client.connecting.silence import LEAVE, NEED_MODEL, SEARCH, Silence, waits_for
+from tiller_client.connecting.silence import LEAVE, SEARCH, Silence, waits_for
 from tiller_client.connecting.sockets import RequestSocket
 from tiller_client.errors import LinkLost, NoAnswer, NoDaemon, RejectedError, TillerError
 from tiller_protocol import PROTOCOL_VERSION
@@ -20,6 +20,7 @@ from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, HelloResult,
 from tiller_protocol.codec import decode_answer, encode_submission
 from tiller_protocol.errors import BadMessage
 from tiller_protocol.ids import ULID_RANDOM_BYTES, Ulids
+from tiller_protocol.op_traits import traits_of
 from tiller_protocol.ops import AnyOp, Hello, Submission
 from tiller_protocol.places import Places
 
@@ -264,7 +265,7 @@ class DaemonConnection:
     def _silence(self, op: AnyOp) -> Silence:
         """The wait for an op's answer, which tells the user at most once until the next answer."""
         was_said = self._silence_was_said
-        if isinstance(op, NEED_MODEL) and self._searches_model:
+        if traits_of(op).needs_model and self._searches_model:
             return Silence(lambda: SEARCH, soon=True, was_said=was_said)
         places, program = self.places, self.program
         return Silence(lambda: f"{waits_for(op, places, program)}; {self.leave}", was_said=was_said)

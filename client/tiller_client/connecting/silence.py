@@ -11,15 +11,7 @@ from typing import ClassVar
 
 from tiller_client.connecting.runtime import daemon_pid
 from tiller_protocol.daemon import Backup
-from tiller_protocol.ops import (
-    AnyOp,
-    Catalog,
-    Revert,
-    SessionCreate,
-    TurnContinue,
-    Unrevert,
-    UserInput,
-)
+from tiller_protocol.ops import AnyOp, Catalog, Revert, Unrevert
 from tiller_protocol.places import Places
 
 SAID_AFTER_S = 3.0
@@ -34,7 +26,6 @@ SEARCH = (
     "no model is configured; looking for a model server on this machine (Ollama, llama.cpp, "
     "LM Studio, vLLM)"
 )
-NEED_MODEL = (SessionCreate, UserInput, TurnContinue)
 
 
 class Silence:

@@ -33,16 +33,8 @@ from tiller_daemon.store.base import LogError
 from tiller_daemon.turn.closing import DAEMON_STOPPED
 from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, Rejected
 from tiller_protocol.errors import ErrorInfo
-from tiller_protocol.ops import (
-    AnyOp,
-    Compact,
-    QueueEdit,
-    Revert,
-    Shell,
-    TurnContinue,
-    Unrevert,
-    UserInput,
-)
+from tiller_protocol.op_traits import traits_of
+from tiller_protocol.ops import Revert, Unrevert, UserInput
 from tiller_protocol.settings import Rule, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
 
@@ -51,10 +43,6 @@ SUBMISSIONS_WAITING_MAX = 64
 
 DELIVER_AGAIN_S = 1.0
 """The delay before a sub-agent's end is reported again to a loop that was overloaded."""
-
-NEEDS_REST = (Revert, Unrevert, Compact, Shell)
-"""Ops that must wait until the task of a finished turn has ended. Ops that start a turn must wait,
-too."""
 
 SHUTTING_DOWN = ErrorInfo(
     "shutting_down",
@@ -287,11 +275,11 @@ class Session:
 
     def _must_defer(self, pending: PendingSubmission) -> bool:
         """Whether to keep the submission until a turn that ends or takes no input is over."""
-        turn, op = self._state.turn, pending.op
+        turn, op, traits = self._state.turn, pending.op, traits_of(pending.op)
         if turn and turn.is_over:
             # Other ops neither touch files nor start a turn.
-            return isinstance(op, NEEDS_REST) or _may_start_turn(op)
-        if turn is None or turn.takes_input or not _may_start_turn(op):
+            return traits.needs_rest
+        if turn is None or turn.takes_input or traits.starts != "turn":
             return False
         return turn.steerable or not isinstance(op, UserInput) or op.delivery != "steer"
 
@@ -351,12 +339,3 @@ class Session:
             except trio.WouldBlock:
                 answer = overloaded(pending).answer(pending.submission_id)
                 self._answer(pending, answer)
-
-
-def _may_start_turn(op: AnyOp) -> bool:
-    """Whether an op starts a turn of the model if no turn is running."""
-    match op:
-        case UserInput() | TurnContinue() | QueueEdit(action="promote"):
-            return True
-        case _:
-            return False

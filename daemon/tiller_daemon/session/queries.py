@@ -15,7 +15,7 @@ from tiller_daemon.session.services import Services
 from tiller_daemon.store.base import BadCursor, LogError, LogErrorKind, SessionRow, cursor_of
 from tiller_protocol.answers import AnyResult, ReplayResult, SessionListResult, SessionResult
 from tiller_protocol.codec import REPLAY_BYTES_MAX, decode_event
-from tiller_protocol.ops import Replay, RulesList, SessionDiff, SessionGet, SessionList
+from tiller_protocol.ops import AnyOp, Replay, RulesList, SessionDiff, SessionGet, SessionList
 from tiller_protocol.searching import InputHistory, SessionSearch
 from tiller_protocol.snapshot import SessionSummary, Snapshot
 
@@ -23,9 +23,6 @@ UNWRITABLE: tuple[LogErrorKind, ...] = ("full", "read_only", "io")
 """Errors with which a log can perhaps still be read."""
 
 END_NOT_STORED = "The session's turn has ended, but its end could not be stored: {reason}"
-
-Query = SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | RulesList | Replay
-"""An op that changes nothing."""
 
 
 class Queries:
@@ -39,7 +36,7 @@ class Queries:
         self._search = search
         self._followers = Followers(services.clock.steady)
 
-    async def answer(self, op: Query, client: str) -> AnyResult:
+    async def answer(self, op: AnyOp, client: str) -> AnyResult:
         """Return the result of a client's query; raises `RejectionError` or `LogError`."""
         match op:
             case SessionList():
@@ -57,6 +54,8 @@ class Queries:
                 return await self._list_rules(op)
             case Replay():
                 return await self._replay(op, client)
+            case _:
+                raise AssertionError(f"{type(op).__name__} has no handler in the queries")
 
     async def _list(self, op: SessionList) -> AnyResult:
         try:

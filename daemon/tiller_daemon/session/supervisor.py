@@ -19,7 +19,7 @@ from tiller_daemon.session.inputs.server_content import read_server_content
 from tiller_daemon.session.inputs.validation import check_settings, check_workspace
 from tiller_daemon.session.lending import checked_servers
 from tiller_daemon.session.loaded_sessions import LoadedSessions, unknown_session
-from tiller_daemon.session.queries import Queries, Query
+from tiller_daemon.session.queries import Queries
 from tiller_daemon.session.recovery import load_snapshot
 from tiller_daemon.session.rejections import record_rejection
 from tiller_daemon.session.requests import unknown_request
@@ -34,6 +34,7 @@ from tiller_protocol.codec import decode_answer
 from tiller_protocol.daemon import Backup, BackupResult
 from tiller_protocol.events import SessionCreated
 from tiller_protocol.lending import SessionLend
+from tiller_protocol.op_traits import traits_of
 from tiller_protocol.ops import (
     Answer,
     AnyOp,
@@ -87,11 +88,11 @@ class Supervisor:
     async def handle(self, submission_id: str, op: AnyOp, client: str) -> AnyAnswer:
         """Answer one submission about sessions. Raises nothing but a cancellation."""
         try:
-            if isinstance(op, Query):
+            traits = traits_of(op)
+            if traits.handled_by == "queries":
                 return Accepted(submission_id, await self._queries.answer(op, client))
-            if isinstance(op, SessionLend):
-                await self._lend(op)
-                return Accepted(submission_id)
+            if traits.is_repeatable:
+                return await self._effect(PendingSubmission(submission_id, op, client, b""))
             return await self._once(submission_id, op, client)
         except RejectionError as rejection:
             return rejection.answer(submission_id)
@@ -139,6 +140,9 @@ class Supervisor:
                 return await self._fork(pending, op)
             case SessionDelete() as op:
                 return await self._delete(pending, op)
+            case SessionLend() as op:
+                await self._lend(op)
+                return Accepted(pending.submission_id)
             case Answer() as op:
                 # Several sessions show a sub-agent's request, but only one has the waiting task.
                 session = await self._session_of_request(op.request_id)
@@ -270,7 +274,6 @@ class Supervisor:
         return await self._sessions.find(rows[0].session_id)
 
     async def _lend(self, op: SessionLend) -> None:
-        # Not `_once`: loans are not in the log, and renewing one twice does no harm.
         if await self._services.log.session(op.session_id) is None:
             raise unknown_session(op.session_id)
         lent = Lent(checked_servers(op.mcp_servers), op.reads_files)
