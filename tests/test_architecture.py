@@ -1,7 +1,9 @@
-"""Pages name files and Python objects that exist."""
+"""Pages name files and Python objects that exist, and the protocol needs few libraries."""
 
+import ast
 import pkgutil
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,3 +29,15 @@ def test_the_page_for_authors_of_frontends_names_what_can_be_imported() -> None:
     assert len(named) >= 5
     for name in named:
         assert pkgutil.resolve_name(name)
+
+
+def test_the_protocol_needs_msgspec_only() -> None:
+    imported = set[str]()
+    for file in (ROOT / "protocol/tiller_protocol").glob("**/*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                imported.add(node.module or "")
+    libraries = {name.split(".")[0] for name in imported} - sys.stdlib_module_names
+    assert libraries == {"msgspec", "tiller_protocol"}
