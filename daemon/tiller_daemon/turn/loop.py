@@ -1,9 +1,9 @@
 """The turn: from a user's input until the agent has nothing left to do. Open this file first.
 
-`run_turn` is the whole control flow. It decides by the contents of a response, not by its finish
-reason alone. It neither opens nor closes the turn. The session has logged `turn_started`, and
-closes the turn with the `Ending` that `run_turn` returns, or after a cancellation or crash. A turn
-that is resumed after the daemon stopped takes the same path, with its earlier steps counted.
+`run_turn` is the whole control flow, and `after_step` decides after each response. It neither opens
+nor closes the turn. The session has logged `turn_started`, and closes the turn with the `Ending`
+that `run_turn` returns, or after a cancellation or crash. A turn that is resumed after the daemon
+stopped takes the same path, with its earlier steps counted.
 """
 
 from collections.abc import Sequence
@@ -11,6 +11,14 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from tiller_daemon.models.base import ModelError, ModelRequest
+from tiller_daemon.turn.after_step import (
+    OUTPUT_SCHEMA,
+    Answered,
+    Continue,
+    after_step,
+    final,
+    limit_reached,
+)
 from tiller_daemon.turn.budget import ReachedLimit, Spent, reached_limit, spent_by
 from tiller_daemon.turn.call import record_changes
 from tiller_daemon.turn.compaction import (
@@ -24,10 +32,9 @@ from tiller_daemon.turn.context import Budgets, Ending, TurnContext
 from tiller_daemon.turn.decisions import last_user_text
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.image_refusal import images_hint
-from tiller_daemon.turn.output_schema import message_problem, repair_notice, without_fences
 from tiller_daemon.turn.ports import Ports
 from tiller_daemon.turn.step import StepContext, StepResult, take_step
-from tiller_daemon.turn.unfinished import Unfinished, judge, whole_answer
+from tiller_daemon.turn.unfinished import AskAgain
 from tiller_daemon.turn.user_tasks import given_tasks, run_tasks, task_calls
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import (
@@ -57,10 +64,10 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
     """
     budget = _BudgetTracker(context.budgets, ports)
     if reached := budget.session_limit():
-        return _limit_reached(reached)
+        return limit_reached(reached)
     step, tasks = context.before.turn_steps, given_tasks(history.items)
     if step and (reached := budget.turn_limit(step)):
-        return _limit_reached(reached)
+        return limit_reached(reached)
     if not step and (denied := await _ask_hooks(history, ports)):
         return Ending("blocked", ErrorInfo("hook", denied))
     await run_tasks(tasks, history, ports)
@@ -73,7 +80,8 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
             if not await window.compact_if_full() and not is_paused:
                 await _add_inputs(ports.mailbox.take_steering(), history, ports)
             step += 1
-            step_context = await _begin_step(context, step, budget.limit(step), history, ports)
+            limit = budget.limit(step)
+            step_context = await _begin_step(context, step, limit, history, ports)
             result = await _take_step(step_context, history, window, ports)
         except ModelError as error:
             hint = images_hint(error, history.for_request())
@@ -86,28 +94,24 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
         budget.spend(ended)
         await record_changes(history, ports)
         await ports.emit(ended)
-        unfinished = judge(response, history.items)
-        if ending := _ending(step_context, result, unfinished, ports):
-            return ending
         is_paused = response.finish_reason == "paused"
-        if response.calls or is_paused or ports.mailbox.has_steering:
-            continue
-        if unfinished:
-            await _add_notice(unfinished.code, unfinished.text, history, ports)
-            continue
-        schema, answer = context.prompt.output_schema, whole_answer(history.items)
-        if schema is not None and (problem := message_problem(schema, answer)):
-            if repaired or step_context.limit:
-                message = f"The final message does not match the output schema: {problem}."
-                return Ending("failed", ErrorInfo("output_schema", message))
-            repaired = True
-            await _add_notice("output_schema", repair_notice(schema, problem), history, ports)
-            continue
-        if not step_context.limit and await _must_go_on(answer, history, ports):
-            continue
-        if not await _take_follow_ups(context, history, ports):
-            await prune(context.compaction.policy, history, ports)
-            return _final(context, step_context.limit, answer)
+        after = after_step(
+            result, limit, history.items, ports.mailbox, context.prompt, repaired=repaired
+        )
+        match after:
+            case Continue():
+                continue
+            case AskAgain(code, text):
+                repaired = repaired or code == OUTPUT_SCHEMA
+                await _add_notice(code, text, history, ports)
+            case Answered(answer):
+                if not limit and await _must_go_on(answer, history, ports):
+                    continue
+                if not await _take_follow_ups(context, history, ports):
+                    await prune(context.compaction.policy, history, ports)
+                    return final(context.prompt, limit, answer)
+            case Ending():
+                return after
 
 
 async def run_compaction(
@@ -229,39 +233,6 @@ async def _take_step(
     attempt = step_context.request.attempt + 1
     again = replace(step_context.request, items=history.for_request(), attempt=attempt)
     return await take_step(replace(step_context, request=again), history, ports)
-
-
-def _ending(
-    step_context: StepContext, result: StepResult, unfinished: Unfinished | None, ports: Ports
-) -> Ending | None:
-    if result.rejected:
-        return Ending("blocked", result.rejected)
-    is_paused = result.response.finish_reason == "paused"
-    has_more = result.response.calls or ports.mailbox.queue or unfinished or is_paused
-    if step_context.limit and has_more:
-        return _limit_reached(step_context.limit)
-    if result.response.finish_reason == "content_filter":
-        message = "The provider withheld the answer under its content policy."
-        return Ending("failed", ErrorInfo("content_policy", message))
-    if unfinished and not ports.mailbox.has_steering:
-        return unfinished.ending
-    return None
-
-
-def _final(context: TurnContext, limit: ReachedLimit | None, answer: str) -> Ending:
-    """Return how a turn ends whose model has answered, in its last step or before."""
-    answer = "" if context.prompt.output_schema is None else without_fences(answer)
-    # Without its tools, the model can only stop, whether it is done or not.
-    if limit and context.prompt.tools:
-        return _limit_reached(limit, answer)
-    return Ending("completed", last_message=answer)
-
-
-def _limit_reached(limit: ReachedLimit, answer: str = "") -> Ending:
-    code, advice = "limit_reached", "Continue the turn, or send a message."
-    if limit.of_session:
-        code, advice = "session_budget", "Raise `session_budget` or start a new session."
-    return Ending("limit_reached", ErrorInfo(code, f"{limit.sentence} {advice}"), answer)
 
 
 async def _add_notice(code: str, text: str, history: History, ports: Ports) -> None:

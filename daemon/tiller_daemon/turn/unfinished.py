@@ -49,18 +49,16 @@ EMPTY_AGAIN = Ending(
 )
 
 
-class Unfinished(Struct, frozen=True):
-    """What to do after a response that is no answer."""
+class AskAgain(Struct, frozen=True):
+    """A notice asks the model to go on or to answer again."""
 
     code: str
-    """The code of the notice that asks the model again."""
+    """The code of the notice."""
     text: str
-    """The text of that notice."""
-    ending: Ending | None
-    """The end of the turn, if the model was asked often enough; None to ask again."""
+    """The text of the notice."""
 
 
-def judge(response: Response, items: Sequence[Item]) -> Unfinished | None:
+def judge(response: Response, items: Sequence[Item]) -> AskAgain | Ending | None:
     """Return what to do if a response is cut off or empty; None for all other responses.
 
     That includes responses that the provider paused or withheld. `items` is the history, which ends
@@ -71,10 +69,10 @@ def judge(response: Response, items: Sequence[Item]) -> Unfinished | None:
     if response.finish_reason == "length":
         text = ANSWER_SOONER if response.is_empty else GO_ON
         often = _times_asked(items, CUT_OFF) >= CONTINUATIONS_MAX
-        return Unfinished(CUT_OFF, text, CUT_OFF_AGAIN if often else None)
+        return CUT_OFF_AGAIN if often else AskAgain(CUT_OFF, text)
     if response.is_empty:
         often = _times_asked(items, EMPTY_RESPONSE) >= EMPTY_RETRIES_MAX
-        return Unfinished(EMPTY_RESPONSE, ANSWER, EMPTY_AGAIN if often else None)
+        return EMPTY_AGAIN if often else AskAgain(EMPTY_RESPONSE, ANSWER)
     return None
 
 
