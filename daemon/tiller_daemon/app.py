@@ -59,7 +59,7 @@ from tiller_daemon.service_manager import (
 )
 from tiller_daemon.session.clock import system_clock
 from tiller_daemon.session.editor_files import EditorFiles
-from tiller_daemon.session.outbox import Publish
+from tiller_daemon.session.outbox import Publish, publish_to
 from tiller_daemon.session.searching import SearchableSessions
 from tiller_daemon.session.services import (
     CommandSettings,
@@ -76,6 +76,7 @@ from tiller_daemon.store.log import open_log
 from tiller_daemon.store.search_index import SearchIndex
 from tiller_daemon.tools import BUILT_IN
 from tiller_daemon.tools.base import WebAccess
+from tiller_daemon.transport.base import Transport
 from tiller_daemon.transport.nng import NngTransport
 from tiller_daemon.transport.state_directory import HeldDirectories, hold_directories
 from tiller_protocol.codec import MESSAGE_BYTES_MAX
@@ -148,7 +149,9 @@ async def serve(
         index = SearchIndex(options.places.state / SEARCH_FILE, opened.log_id)
         search = SearchableSessions(opened, index)
         stack.callback(index.close)
-        services = _services(options, opened, search.noting(transport.publish), live, hooks)
+        # Whoever else needs all events, such as an exporter, is one more receiver here.
+        publish = publish_to(transport.publish, search.note)
+        services = _services(options, opened, publish, live, hooks)
         async with trio.open_nursery() as server_nursery:
             await server_nursery.start(servers.run)
             await server_nursery.start(languages.run)
@@ -171,7 +174,7 @@ async def _serve_sessions(
     services: Services,
     supervisor: Supervisor,
     held: HeldDirectories,
-    transport: NngTransport,
+    transport: Transport,
     live: "_LiveParts",
     task_status: trio.TaskStatus[None],
 ) -> None:

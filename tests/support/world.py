@@ -17,7 +17,6 @@ from msgspec import Struct, structs
 
 from support.directories import TemporarySearchIndex, directory_of
 from support.memory_log import MemoryLog
-from support.memory_transport import MemoryTransport
 from support.scripts import ModelInMemory
 from tiller_daemon.config import Configuration, LastingRules, SandboxPolicy, TrustedProjects
 from tiller_daemon.errors import RejectionError
@@ -57,6 +56,7 @@ from tiller_daemon.tools.base import (
 from tiller_daemon.tools.plan import PLAN
 from tiller_daemon.tools.question import QUESTION
 from tiller_daemon.tools.task import TASK
+from tiller_daemon.transport.memory import MemoryTransport
 from tiller_daemon.turn.context import CostOf
 from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, Created, Rejected
 from tiller_protocol.codec import (

@@ -4,7 +4,7 @@ import pytest
 import trio
 import trio.testing
 
-from support.memory_transport import MemoryTransport
+from tiller_daemon.transport.memory import MemoryTransport
 
 
 async def test_a_slow_answer_holds_up_no_other() -> None:
@@ -45,3 +45,19 @@ async def test_a_subscriber_gets_its_topic_only_and_loses_what_it_has_no_room_fo
     one.close()
     transport.publish("a", b"after")
     assert every.statistics().current_buffer_used == 6
+
+
+async def test_a_submission_that_is_not_admitted_gets_the_rejection() -> None:
+    transport = MemoryTransport()
+
+    async def handler(submission: bytes) -> bytes:
+        return submission.upper()
+
+    def admit(submission: memoryview) -> bytes | None:
+        return b"rejected" if submission == b"stranger" else None
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(transport.serve, handler, admit)
+        assert await transport.ask(b"stranger") == b"rejected"
+        assert await transport.ask(b"friend") == b"FRIEND"
+        nursery.cancel_scope.cancel()

@@ -13,7 +13,8 @@ from pathlib import Path
 import pynng
 import trio
 
-from tiller_daemon.transport.nng import Handler, NngTransport
+from tiller_daemon.transport.base import Handler
+from tiller_daemon.transport.nng import NngTransport
 from tiller_protocol.places import OPS_SOCKET
 
 REQ, PUSH, SUB = 0x30, 0x50, 0x21

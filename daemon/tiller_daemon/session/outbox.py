@@ -49,6 +49,16 @@ Publish = Callable[[str, bytes], None]
 """Publishes an encoded event under a topic."""
 
 
+def publish_to(*receivers: Publish) -> Publish:
+    """Return a function that passes each event to all receivers, in this order."""
+
+    def publish(topic: str, event: bytes) -> None:
+        for receive in receivers:
+            receive(topic, event)
+
+    return publish
+
+
 @dataclass
 class _PendingBody:
     """A body without a number. A delta's `pieces` are joined when the body gets its number."""

@@ -17,7 +17,6 @@ import trio
 
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.inputs.input_queue import CLIENT
-from tiller_daemon.session.outbox import Publish
 from tiller_daemon.store.base import (
     BadCursor,
     Log,
@@ -106,16 +105,7 @@ class SearchableSessions:
         self._unreadable: set[str] = set()
         self._noted = trio.Event()
 
-    def noting(self, publish: Publish) -> Publish:
-        """Return a function that publishes events and notes their sessions."""
-
-        def publish_and_note(topic: str, body: bytes) -> None:
-            publish(topic, body)
-            self.note(topic)
-
-        return publish_and_note
-
-    def note(self, topic: str) -> None:
+    def note(self, topic: str, _event: bytes = b"") -> None:
         """Note that a session has an event or was deleted; `topic` is the event's topic."""
         if topic != LIFECYCLE_TOPIC and not topic.startswith(LENDER_TOPICS):
             # Sessions are taken from the end, so that new events are indexed first.

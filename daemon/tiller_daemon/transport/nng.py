@@ -11,12 +11,13 @@ frontends have not read yet.
 
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Self
 
 import trio
 
+from tiller_daemon.transport.base import Admission, Handler
 from tiller_daemon.transport.nng_connections import (
     CData,
     ConnectionTable,
@@ -30,12 +31,6 @@ from tiller_daemon.transport.nng_connections import (
 )
 from tiller_protocol.codec import encode_publication
 from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET
-
-Handler = Callable[[bytes], Awaitable[bytes]]
-"""Returns the encoded answer to an encoded submission; never raises."""
-
-Admission = Callable[[memoryview], bytes | None]
-"""Checks a submission before it is copied; returns None, or the answer that rejects it."""
 
 SUBMISSIONS_MAX = 64
 """The most submissions that are handled at once; others wait in nng and in their senders."""
@@ -129,11 +124,9 @@ class NngTransport:
         self._close()
 
     async def serve(self, handler: Handler, admit: Admission | None = None) -> None:
-        """Answer submissions until cancelled, several at the same time.
+        """Answer submissions until cancelled; close a connection with many rejections.
 
-        If `admit` rejects a submission, the sender gets the rejection; a connection with many
-        rejections is closed. Cancellation drops submissions without an answer, and their senders
-        send them again.
+        Cancellation drops submissions without an answer, and their senders send them again.
         """
         async with trio.open_nursery() as nursery:
             while True:
@@ -145,11 +138,7 @@ class NngTransport:
                         await self._capacity.park()
 
     def publish(self, topic: str, event: bytes) -> None:
-        """Send an encoded event to the subscribers of `topic`; never blocks.
-
-        A subscriber that does not keep up loses the oldest events. It notices the gap in the event
-        numbers and asks for a replay.
-        """
+        """Send an encoded event; a subscriber that does not keep up loses the oldest events."""
         message = encode_publication(topic, event)
         self._bound_publications(len(message))
         error = lib.nng_send(self._events[0], message, len(message), lib.NNG_FLAG_NONBLOCK)

@@ -1,12 +1,12 @@
-"""A transport in memory, for tests and simulation: the counterpart of `NngTransport`.
+"""The transport in memory, for frontends in the daemon's process, such as simulations.
 
 It uses no threads and no sockets, so that runs are reproducible from a seed. Frontends call `ask`
-and `subscribe`, the daemon `serve` and `publish`.
+and `subscribe`.
 """
 
 import trio
 
-from tiller_daemon.transport.nng import Handler
+from tiller_daemon.transport.base import Admission, Handler
 
 SUBSCRIPTION_MESSAGES_MAX = 128
 """Publications queued for a slow subscriber before it loses some; nng's default for SUB."""
@@ -24,11 +24,14 @@ class MemoryTransport:
         )
         self._subscribers: list[tuple[bytes, trio.MemorySendChannel[bytes]]] = []
 
-    async def serve(self, handler: Handler) -> None:
+    async def serve(self, handler: Handler, admit: Admission | None = None) -> None:
         """Answer submissions until cancelled, each in its own task."""
         async with trio.open_nursery() as nursery:
-            while True:
-                nursery.start_soon(_answer, handler, await self._queue_receive.receive())
+            async for pending in self._queue_receive:
+                if admit and (rejection := admit(memoryview(pending.submission))):
+                    pending.finish(rejection)
+                else:
+                    nursery.start_soon(_answer, handler, pending)
 
     def publish(self, topic: str, event: bytes) -> None:
         """Send to each subscriber of the topic; one with a full queue loses the event."""
@@ -72,7 +75,10 @@ class _PendingSubmission:
         self.answer = b""
         self.answered = trio.Event()
 
+    def finish(self, answer: bytes) -> None:
+        self.answer = answer
+        self.answered.set()
+
 
 async def _answer(handler: Handler, pending: _PendingSubmission) -> None:
-    pending.answer = await handler(pending.submission)
-    pending.answered.set()
+    pending.finish(await handler(pending.submission))
