@@ -141,15 +141,12 @@ async def serve(
         held.runtime.note_sockets()
         servers = _mcp_servers(options, opened, providers)
         definitions = list_definitions(options.configuration.lsp)
-        languages = LanguageServers(
-            definitions, servers.environment.inherited, servers.environment.home
-        )
+        languages = LanguageServers(definitions, servers.environment.inherited, home())
         live = _LiveParts(options, opened, providers, servers, languages)
         hooks = HookRunner(live.variables)
         index = SearchIndex(options.places.state / SEARCH_FILE, opened.log_id)
         search = SearchableSessions(opened, index)
         stack.callback(index.close)
-        # Whoever else needs all events, such as an exporter, is one more receiver here.
         publish = publish_to(transport.publish, search.note)
         services = _services(options, opened, publish, live, hooks)
         async with trio.open_nursery() as server_nursery:

@@ -5,7 +5,6 @@ passes ops about sessions to the supervisor.
 """
 
 import hmac
-import os
 from typing import Protocol
 
 import structlog
@@ -15,29 +14,14 @@ import tiller_daemon
 import tiller_protocol
 from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.session.context.project_trust import project_answer, trusted_workspace
-from tiller_daemon.session.context.read_access import may_read
+from tiller_daemon.session.about_daemon import catalog, daemon_status
+from tiller_daemon.session.context.project_trust import project_answer
 from tiller_daemon.session.inputs.validation import check_workspace
 from tiller_daemon.session.services import ModelSurvey, Services
-from tiller_daemon.session.sub_agents.agents import list_agents
 from tiller_daemon.session.supervisor import Supervisor
 from tiller_daemon.stamps import Stamp, take_stamp
-from tiller_daemon.workspace.commands import list_commands
 from tiller_protocol import PROTOCOL_VERSION
-from tiller_protocol.answers import (
-    Accepted,
-    AgentSummary,
-    AnyAnswer,
-    AnyResult,
-    CatalogResult,
-    CommandSummary,
-    DaemonStatusResult,
-    HelloResult,
-    Limits,
-    Rejected,
-    SandboxSummary,
-    ToolSummary,
-)
+from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, HelloResult, Limits, Rejected
 from tiller_protocol.codec import (
     INPUT_BYTES_MAX,
     MESSAGE_BYTES_MAX,
@@ -174,7 +158,7 @@ class SubmissionServer:
                 if op.start_servers:
                     await self._services.tools.servers.ready(op.session_id or "", every=True)
                 survey = await self._survey_models(ask=op.ask, offers=op.offers)
-                return self._catalog(op, survey)
+                return catalog(self._services, op, survey)
             case Project():
                 check_workspace(op.workspace)
                 return project_answer(self._services, op)
@@ -183,7 +167,10 @@ class SubmissionServer:
             case LentFile():
                 self._services.tools.editors.take(op)
             case DaemonStatus():
-                return await self._status()
+                uptime_s = self._services.clock.steady() - self._started_at
+                return await daemon_status(
+                    self._services, self._supervisor, uptime_s, draining=self.stopping.is_set()
+                )
             case Shutdown():
                 self.stop(drain=op.mode == "drain")
             case _:
@@ -209,74 +196,6 @@ class SubmissionServer:
             searches_model=not self._services.user.has_default_model(),
         )
 
-    def _catalog(self, op: Catalog, survey: ModelSurvey) -> CatalogResult:
-        workspace, session_id = op.workspace, op.session_id or ""
-        tools = tuple(
-            ToolSummary(tool.name, tool.effect, tool.description, tool.server)
-            for tool in self._services.tools.available(session_id).values()
-        )
-        if workspace is not None:
-            check_workspace(workspace)
-        agents = tuple(
-            AgentSummary(
-                name=name,
-                description=one.description,
-                model=one.model,
-                read_only=bool(one.read_only),
-                problem=problem,
-                variant=one.variant,
-                max_steps=one.max_steps,
-            )
-            for name, (one, problem) in list_agents(self._services, workspace).items()
-        )
-        place = trusted_workspace(self._services, workspace)
-        unasked = may_read(place or "/", self._services.user.configuration().permissions)
-        commands = tuple(
-            CommandSummary(
-                one.name, one.description, one.agent, one.model, one.problem, one.subtask
-            )
-            for one in list_commands(place, self._services.user.config_directory, unasked)
-        )
-        commands += self._services.tools.servers.commands(session_id)
-        servers = self._services.tools.servers.summaries(session_id)
-        language_servers = self._services.tools.language_servers.summaries()
-        return CatalogResult(
-            survey.models,
-            tools,
-            agents,
-            commands,
-            servers,
-            language_servers,
-            self._sandbox(),
-            survey.providers,
-            survey.offers,
-            self._services.user.problem(),
-        )
-
-    def _sandbox(self) -> SandboxSummary:
-        policy = self._services.user.configuration().sandbox
-        found = self._services.commands.confiner.search_result()
-        if (sandbox := found.sandbox) is None:
-            return SandboxSummary(policy.mode, policy.network, problem=found.problem)
-        return SandboxSummary(
-            policy.mode, policy.network, sandbox.name, limits=sandbox.limits, instead=found.instead
-        )
-
-    async def _status(self) -> DaemonStatusResult:
-        return DaemonStatusResult(
-            daemon_version=DAEMON_VERSION,
-            pid=os.getpid(),
-            uptime_s=self._services.clock.steady() - self._started_at,
-            log_path=self._services.log.path,
-            sessions=await self._services.log.count(),
-            sessions_loaded=self._supervisor.loaded,
-            turns_running=self._supervisor.turns_running,
-            rss_bytes=_rss_bytes(),
-            draining=self.stopping.is_set(),
-            problems=self._services.log.problems(),
-            recordings_path=self._services.user.configuration().record or "",
-        )
-
 
 def _smaller_answer(op: AnyOp) -> str:
     """Return a sentence that tells what to do about an answer that is too large."""
@@ -299,12 +218,3 @@ def _program_stamp() -> tuple[Stamp, ...]:
 
 
 _PROGRAM_STAMP = _program_stamp()
-
-
-def _rss_bytes() -> int:
-    """Return the resident memory of this process in bytes; 0 on systems without /proc."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - no Path for /proc
-            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 0

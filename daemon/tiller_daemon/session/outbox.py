@@ -50,7 +50,10 @@ Publish = Callable[[str, bytes], None]
 
 
 def publish_to(*receivers: Publish) -> Publish:
-    """Return a function that passes each event to all receivers, in this order."""
+    """Return a function that passes each event to all receivers, in this order.
+
+    The first is the transport. Whatever else needs all events, such as an exporter, is another.
+    """
 
     def publish(topic: str, event: bytes) -> None:
         for receive in receivers:
