@@ -23,8 +23,13 @@ from tiller_daemon.session.requests import (
 )
 from tiller_daemon.session.reverting import background_sub_agents, put_back
 from tiller_daemon.session.services import Services
-from tiller_daemon.session.state import PendingSubmission, SessionState
-from tiller_daemon.session.sub_agents.background_tasks import BackgroundTask, report_text
+from tiller_daemon.session.state import (
+    PendingSubmission,
+    SessionState,
+    SubAgentEnded,
+    SubAgentPrompt,
+)
+from tiller_daemon.session.sub_agents.background_tasks import BackgroundTask
 from tiller_daemon.session.sub_agents.delegation import Sessions
 from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
 from tiller_daemon.session.turns.active_turn import ActiveTurn
@@ -33,7 +38,7 @@ from tiller_daemon.store.base import LogError
 from tiller_daemon.turn.closing import DAEMON_STOPPED
 from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, Rejected
 from tiller_protocol.errors import ErrorInfo
-from tiller_protocol.op_traits import traits_of
+from tiller_protocol.op_traits import OPS, traits_of
 from tiller_protocol.ops import Revert, Unrevert, UserInput
 from tiller_protocol.settings import Rule, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
@@ -181,8 +186,9 @@ class Session:
         """Start a sub-agent's turn in this session; raises `RejectionError`."""
         op = UserInput(self.snapshot.session_id, prompt, delivery="start", overrides=overrides)
         # The id is new and stays inside the daemon, so no retry will be compared by digest.
-        pending = PendingSubmission(self._services.new_id(), op, CLIENT, b"", sub_agent_run)
-        answer = await self.submit(pending)
+        prompted = SubAgentPrompt(sub_agent_run, op)
+        new_id = self._services.new_id()
+        answer = await self.submit(PendingSubmission(new_id, prompted, CLIENT, b""))
         if isinstance(answer, Rejected):
             raise RejectionError(answer.code, answer.message)
 
@@ -191,11 +197,10 @@ class Session:
         self._state.grant(rules)
 
     async def deliver(self, task: BackgroundTask) -> None:
-        """Pass the end of a background sub-agent to the loop, like input."""
-        op = UserInput(self.snapshot.session_id, report_text(task))
+        """Pass the end of a background sub-agent to the loop."""
         while True:
             new_id = self._services.new_id()
-            answer = await self.submit(PendingSubmission(new_id, op, CLIENT, b"", ended_task=task))
+            answer = await self.submit(PendingSubmission(new_id, SubAgentEnded(task), CLIENT, b""))
             if not isinstance(answer, Rejected) or answer.code != "overloaded":
                 return
             await trio.sleep(DELIVER_AGAIN_S)
@@ -275,7 +280,9 @@ class Session:
 
     def _must_defer(self, pending: PendingSubmission) -> bool:
         """Whether to keep the submission until a turn that ends or takes no input is over."""
-        turn, op, traits = self._state.turn, pending.op, traits_of(pending.op)
+        turn, op = self._state.turn, pending.op
+        of_daemon = isinstance(op, (SubAgentPrompt, SubAgentEnded))
+        traits = OPS[UserInput] if of_daemon else traits_of(op)
         if turn and turn.is_over:
             # Other ops neither touch files nor start a turn.
             return traits.needs_rest

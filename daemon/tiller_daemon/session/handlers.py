@@ -32,7 +32,12 @@ from tiller_daemon.session.inputs.validation import (
 from tiller_daemon.session.reverting import files_kept_warnings
 from tiller_daemon.session.rules import answer_request, revoke_session_rule
 from tiller_daemon.session.session_end import notify_session_end
-from tiller_daemon.session.state import PendingSubmission, SessionState
+from tiller_daemon.session.state import (
+    PendingSubmission,
+    SessionState,
+    SubAgentEnded,
+    SubAgentPrompt,
+)
 from tiller_daemon.session.turns.active_turn import ActiveTurn
 from tiller_daemon.session.turns.starting import first_message, start_turn, start_without_input
 from tiller_daemon.session.turns.title import given_title
@@ -70,9 +75,9 @@ from tiller_protocol.snapshot import find_mark
 def handle(state: SessionState, pending: PendingSubmission) -> AnyResult | None:
     """Apply an op and return the result for its answer, if any; raises `RejectionError`."""
     match pending.op:
-        case UserInput() if pending.ended_task:
-            deliver_end(state, pending, pending.ended_task)
-        case UserInput() as op:
+        case SubAgentEnded(task):
+            deliver_end(state, pending, task)
+        case SubAgentPrompt(_, op) | (UserInput() as op):
             return _take_input(state, op, pending)
         case Interrupt() as op:
             _interrupt(state, op)
@@ -144,7 +149,7 @@ def _take_input(state: SessionState, op: UserInput, pending: PendingSubmission) 
         raise RejectionError("bad_message", message)
     expanded, sub_agents = ExpandedInput(op)
     # A model writes sub-agents' prompts, but only users may call commands and agents by name.
-    if pending.sub_agent_run is None:
+    if not isinstance(pending.op, SubAgentPrompt):
         expanded, sub_agents = expand_input(
             state.services, state.outbox.snapshot, op, pending.content
         )

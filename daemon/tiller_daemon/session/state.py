@@ -25,27 +25,42 @@ from tiller_protocol.answers import AnyAnswer, RevertResult
 from tiller_protocol.codec import encode_answer
 from tiller_protocol.events import AnyBody, SessionConfigured
 from tiller_protocol.items import Image
-from tiller_protocol.ops import AnyOp
+from tiller_protocol.ops import AnyOp, UserInput
 from tiller_protocol.settings import Rule
 from tiller_protocol.snapshot import Snapshot
 
 
+@dataclass(frozen=True)
+class SubAgentPrompt:
+    """The prompt of a sub-agent, which starts a turn in the sub-agent's session."""
+
+    run: SubAgentRun
+    input: UserInput
+
+
+@dataclass(frozen=True)
+class SubAgentEnded:
+    """The end of a background sub-agent, whose report the session's model gets."""
+
+    task: BackgroundTask
+
+
+SessionMessage = AnyOp | SubAgentPrompt | SubAgentEnded
+"""What a session's loop handles: the ops of frontends, and messages from inside the daemon."""
+
+
 @dataclass(eq=False)
 class PendingSubmission:
-    """A submission that has no answer yet."""
+    """A submission, or a message from inside the daemon, that has no answer yet."""
 
     submission_id: str
     """The ULID by which retries are recognized as the same submission."""
-    op: AnyOp
-    """The op that the frontend submitted."""
+    op: SessionMessage
+    """What to do."""
     client: str
     """The frontend's name."""
     digest: bytes
     """A hash of the op, to detect that the same id is used for another op."""
-    sub_agent_run: SubAgentRun | None = None
-    """Set if the input is the prompt of a sub-agent."""
-    ended_task: BackgroundTask | None = None
-    """Set if the input is the report of a background sub-agent."""
     images: tuple[Image, ...] = ()
     """The images of the input as the model gets them."""
     content: ServerContent = NO_CONTENT

@@ -27,7 +27,7 @@ from tiller_daemon.session.rules import revoke_lasting_rule
 from tiller_daemon.session.searching import SearchableSessions
 from tiller_daemon.session.services import Lent, Services
 from tiller_daemon.session.session_end import notify_session_end
-from tiller_daemon.session.state import PendingSubmission
+from tiller_daemon.session.state import PendingSubmission, SessionMessage
 from tiller_daemon.store.base import LogError, SubmissionRow
 from tiller_protocol.answers import Accepted, AnyAnswer, Created
 from tiller_protocol.codec import decode_answer
@@ -281,7 +281,7 @@ class Supervisor:
         self._sessions.end_loans()
 
 
-def _session_id(op: AnyOp) -> str:
+def _session_id(op: SessionMessage) -> str:
     session_id = getattr(op, "session_id", None)
     if not isinstance(session_id, str):
         raise RejectionError("bad_message", f"{type(op).__name__} needs a `session_id`.")

@@ -9,7 +9,7 @@ from tiller_daemon.session.context.freeze import FrozenTurn, freeze_context
 from tiller_daemon.session.context.mode_reminder import mode_notices
 from tiller_daemon.session.inputs.attachments import check_image_support, left_out
 from tiller_daemon.session.inputs.validation import check_workspace
-from tiller_daemon.session.state import PendingSubmission, SessionState
+from tiller_daemon.session.state import PendingSubmission, SessionState, SubAgentPrompt
 from tiller_daemon.session.turns.active_turn import ActiveTurn, Main
 from tiller_daemon.session.turns.title import TitleRequest, first_title
 from tiller_daemon.turn.decisions import last_user_text
@@ -87,7 +87,7 @@ def _start_turn(
 ) -> Started:
     snapshot = state.outbox.fold_pending()
     check_workspace(snapshot.workspace, snapshot.session_id)
-    sub_agent_run = pending.sub_agent_run
+    sub_agent_run = pending.op.run if isinstance(pending.op, SubAgentPrompt) else None
     inherited = sub_agent_run.inherited if sub_agent_run else None
     frozen = freeze_context(state.services, snapshot, choices, inherited)
     # Only new input can still be rejected; for queued input there is a warning.
