@@ -257,9 +257,9 @@ async def test_b48_a_server_that_is_not_there_is_waited_for(
 async def test_b48_how_long_a_server_is_waited_for_is_configured(
     new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery, taken_port: int
 ) -> None:
-    """`refused_s` shorter than the first delay → no wait; the turn fails and says why."""
+    """`outage_s` shorter than the first delay → no wait; the turn fails and says why."""
     url = f"http://127.0.0.1:{taken_port}/v1"
-    daemon = new_daemon(f"{config_for(url)}[retry]\nrefused_s = {REFUSED_S_FIRST - 1}\n")
+    daemon = new_daemon(f"{config_for(url)}[retry]\noutage_s = {REFUSED_S_FIRST - 1}\n")
     daemon.start()
     frontend = await Frontend.connect(daemon, nursery)
     session_id = await frontend.session(workspace, model="local/m")

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from math import inf
 
 import pytest
 import trio
@@ -127,7 +128,60 @@ async def test_a_server_that_never_comes_is_given_up(autojump_clock: MockClock) 
     with pytest.raises(ModelError, match="nothing listens"):
         await seen_with(failing(*[Failure("refused", "nothing listens")] * 100), seen)
     waited_s = trio.current_time() - start
-    assert LIMITS.refused_s - REFUSED_S_MAX < waited_s <= LIMITS.refused_s
+    assert LIMITS.outage_s - REFUSED_S_MAX < waited_s <= LIMITS.outage_s
+
+
+class Away:
+    """A provider whose requests all fail with `failure` until `until_s`."""
+
+    def __init__(self, failure: ModelError, until_s: float) -> None:
+        self.failure, self.until_s = failure, until_s
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+        del request
+        if trio.current_time() < self.until_s:
+            raise self.failure
+        for event in WHOLE:
+            yield event
+
+
+OUTAGES = {
+    "503": ModelError("overloaded", "away", status=503),
+    "529": ModelError("overloaded", "away", status=529),
+    "an error event": ModelError("overloaded", "away"),
+    "502": ModelError("server", "away", status=502),
+    "504": ModelError("server", "away", status=504),
+    "522": ModelError("server", "away", status=522),
+    "a delay asked for": ModelError("overloaded", "away", status=503, retry_after_s=120),
+    "refused": ModelError("refused", "away"),
+}
+
+
+@pytest.mark.parametrize("name", OUTAGES)
+async def test_an_outage_of_ten_minutes_is_outlived(autojump_clock: MockClock, name: str) -> None:
+    """B48: however the provider says that it is away."""
+    del autojump_clock
+    failure = OUTAGES[name]
+    seen: list[ModelEvent | RetryWait] = []
+    start = trio.current_time()
+    await seen_with(Away(failure, start + 600), seen)
+    waits = [event for event in seen if isinstance(event, RetryWait)]
+    assert {wait.limit for wait in waits} == {None}
+    if failure.retry_after_s:
+        assert {wait.delay_s for wait in waits} == {failure.retry_after_s}
+    assert seen[-2:] == WHOLE
+    seen.clear()
+    start = trio.current_time()
+    with pytest.raises(ModelError, match="away"):
+        await seen_with(Away(failure, inf), seen)
+    assert LIMITS.outage_s - 120 <= trio.current_time() - start <= LIMITS.outage_s
+
+
+async def test_a_provider_that_forbids_a_retry_during_an_outage_is_obeyed() -> None:
+    seen: list[ModelEvent | RetryWait] = []
+    with pytest.raises(ModelError, match="away"):
+        await seen_with(Away(ModelError("overloaded", "away", status=503, final=True), inf), seen)
+    assert seen == []
 
 
 @pytest.mark.parametrize("asked_s", [121.0, 599.0, 600.0])
@@ -168,7 +222,7 @@ async def test_a_delay_without_end_is_no_date(autojump_clock: MockClock) -> None
 async def test_the_limits_are_configuration(autojump_clock: MockClock) -> None:
     del autojump_clock
     seen: list[ModelEvent | RetryWait] = []
-    limits = Retry(attempts=5, delay_s=2, refused_s=20, total_s=60, retry_after_s=50)
+    limits = Retry(attempts=5, delay_s=2, outage_s=20, total_s=60, retry_after_s=50)
     with pytest.raises(ModelError):
         await seen_with(failing(*[Failure("server")] * 9), seen, limits=limits)
     waits = [event for event in seen if isinstance(event, RetryWait)]

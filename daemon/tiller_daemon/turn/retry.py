@@ -29,6 +29,10 @@ BACKOFF_S_FIRST = 1.0
 REFUSED_S_FIRST = 5.0
 REFUSED_S_MAX = 60.0
 
+OUTAGE_STATUSES = frozenset({502, 504, *range(520, 528), 530})
+"""What gateways answer while the server behind them is away; 52x and 530 are Cloudflare's. The
+statuses 503 and 529 have the kind `overloaded`. A 500 is no outage, as it may come each time."""
+
 DATED_S_MAX = 366 * 86_400.0
 """A longer delay is an error by the provider, and is shown without a date."""
 
@@ -39,8 +43,7 @@ class RetryWait(Struct, frozen=True):
     attempt: int
     """The number of the next attempt, from 1."""
     limit: int | None
-    """Maximum number of attempts; None if the server refuses connections, because then only the
-    total time is limited."""
+    """Maximum number of attempts; None during an outage, because then only the time is limited."""
     delay_s: float
     """Seconds until the next attempt."""
     kind: ModelErrorKind
@@ -96,31 +99,40 @@ class _Attempts:
     def __init__(self, limits: Retry) -> None:
         self._limits = limits
         self._failures = 0
-        self._refused = 0
-        self._refused_since = 0.0
+        self._outages = 0
+        self._outage_since = 0.0
         self.waited_s = 0.0
 
     def after(self, failed: ModelError, now: float, jitter: float) -> RetryWait | None:
         """Return the wait after a failed attempt; None if no further attempt may follow."""
         limits = self._limits
-        if failed.kind == "refused":
+        asked_s = failed.retry_after_s
+        if is_outage(failed):
             # Limited by time, not by attempts, because a server that restarts is worth waiting for.
-            self._refused_since = self._refused_since if self._refused else now
-            self._refused += 1
-            since_s = max(0.0, now - self._refused_since)
-            delay_s, limit = refused_delay_s(since_s), None
-            may_follow = since_s + delay_s <= limits.refused_s
+            self._outage_since = self._outage_since if self._outages else now
+            self._outages += 1
+            since_s, limit = max(0.0, now - self._outage_since), None
+            if failed.kind == "refused":
+                delay_s = refused_delay_s(since_s)
+            else:
+                delay_s = retry_delay_s(self._outages, asked_s, jitter, limits.delay_s)
+            may_follow = since_s + delay_s <= limits.outage_s
         else:
             self._failures += 1
-            delay_s = retry_delay_s(self._failures, failed.retry_after_s, jitter, limits.delay_s)
-            limit = limits.attempts + self._refused
-            may_follow = failed.retryable and self._failures < limits.attempts
-            may_follow = may_follow and (failed.retry_after_s or 0.0) <= limits.retry_after_s
+            delay_s = retry_delay_s(self._failures, asked_s, jitter, limits.delay_s)
+            limit = limits.attempts + self._outages
+            may_follow = self._failures < limits.attempts
+        may_follow = may_follow and failed.retryable and (asked_s or 0.0) <= limits.retry_after_s
         if not may_follow or self.waited_s + delay_s > limits.total_s:
             return None
         self.waited_s += delay_s
-        attempt = self._failures + self._refused + 1
+        attempt = self._failures + self._outages + 1
         return RetryWait(attempt, limit, delay_s, failed.kind, failed.message)
+
+
+def is_outage(failed: ModelError) -> bool:
+    """Whether the server refuses connections, or reports that it can't serve for the moment."""
+    return failed.kind in {"refused", "overloaded"} or failed.status in OUTAGE_STATUSES
 
 
 def retry_delay_s(
