@@ -313,6 +313,24 @@ async def test_an_error_of_the_server_is_quoted(testbed: McpTestbed) -> None:
         await testbed.call("refuse")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"jsonrpc": "2.0", "id": ID, "result": {"content": [{"type": "text", "text": "HUGE"}]}}',
+        '{"result":{"content":[{"type":"text","text":"HUGE"}],"id":0},"jsonrpc":"2.0","id":ID}',
+    ],
+)
+async def test_a_result_that_is_too_long_fails_only_its_call(
+    testbed: McpTestbed, line: str
+) -> None:
+    """The server goes on with the calls of other sessions, wherever it writes the call's id."""
+    await testbed.start_tiny()
+    pid = (await testbed.call("pid")).output
+    with pytest.raises(ToolFailure, match="a message of more than 33554432 bytes"):
+        await testbed.call("oversized", text=line)
+    assert (await testbed.call("pid")).output == pid
+
+
 async def test_a_message_without_end_ends_the_server_in_bounded_memory(testbed: McpTestbed) -> None:
     await testbed.start_tiny()
     with pytest.raises(ToolFailure, match="a message of more than 33554432 bytes"):

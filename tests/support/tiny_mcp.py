@@ -28,6 +28,7 @@ TOOLS: list[dict[str, Any]] = [
     {"name": "raw", "inputSchema": TEXT},
     {"name": "refuse", "inputSchema": ANY},
     {"name": "stop", "inputSchema": ANY},
+    {"name": "oversized", "inputSchema": TEXT},
     {"name": "flood", "inputSchema": ANY},
 ]
 ODD: list[dict[str, Any]] = [
@@ -209,6 +210,10 @@ def call(request: Any, name: str, arguments: dict[str, Any], meta: dict[str, Any
             send(id=request, error={"code": -32000, "message": "Not today."})
         case "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
+        case "oversized":
+            before, after = arguments["text"].split("HUGE")
+            line = before + "x" * (33 * 1024 * 1024) + after
+            print(line.replace("ID", json.dumps(request)), flush=True)
         case "flood":
             while True:
                 sys.stdout.write("x" * 1_000_000)

@@ -6,6 +6,7 @@ descendants (`processes.server_process`).
 """
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -25,6 +26,19 @@ READ_BYTES: Final = 1 << 16
 LINE_BYTES_MAX: Final = 32 * 1024 * 1024
 """Longest message. Images have several megabytes, and base64 adds a third."""
 
+SKIPPED_BYTES_MAX: Final = 8 * LINE_BYTES_MAX
+"""How much of a longer message is skipped. If it still goes on, it may have no end, so the server
+is ended."""
+
+EDGE_BYTES: Final = 200
+"""How much of the start and of the end of a skipped message is searched for the id of its call."""
+
+_ID: Final = rb'"id"\s*:\s*(\d+)\s*'
+_VERSION: Final = rb'"jsonrpc"\s*:\s*"2\.0"\s*'
+_ID_AT_START: Final = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb",\s*)?" + _ID + rb",")
+_ID_AT_END: Final = re.compile(rb",\s*" + _ID + rb"(?:,\s*" + _VERSION + rb")?\}\s*\Z")
+"""Servers write the id before or after the result, whose own ids can't be in these places."""
+
 OUTGOING_MAX: Final = 64
 """Messages queued for a server that does not read, so that a cancelled call need not wait."""
 
@@ -39,6 +53,8 @@ EXIT_S: Final = 2.0
 """How long to wait for the exit status of a program that has closed its output.
 
 Under load, an exiting program may need this long. If the program keeps running, we give up."""
+
+TOO_LONG: Final = f"a message of more than {LINE_BYTES_MAX} bytes"
 
 IncomingItem = SessionMessage | Exception
 
@@ -100,14 +116,41 @@ class StdioTransport:
                 # Continue the search here: a long line arrives in many pieces.
                 searched = len(buffer)
                 if searched > LINE_BYTES_MAX:
-                    self._problem = f"It sent a message of more than {LINE_BYTES_MAX} bytes."
-                    return
+                    rest = await self._skip_line(buffer[:EDGE_BYTES], buffer[-EDGE_BYTES:])
+                    if rest is None:
+                        self._problem = f"It sent {TOO_LONG}."
+                        return
+                    buffer, searched = rest, 0
             await self._end()
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass  # the client has closed its side
         finally:
             self._incoming_send.close()
             self.ended.set()
+
+    async def _skip_line(self, start: bytearray, end: bytearray) -> bytearray | None:
+        """Skip a message that is too long, fail the call that it answers, and return what follows.
+
+        `start` and `end` are the edges of what was read. Returns `None` if the message does not
+        end or answers no call that can be found.
+        """
+        skipped = 0
+        while skipped < SKIPPED_BYTES_MAX:
+            piece = await self._service.stdout.receive_some(READ_BYTES)
+            skipped += len(piece)
+            last, line_ends, rest = piece.partition(b"\n")
+            end = (end + last)[-EDGE_BYTES:]
+            if line_ends:
+                found = _ID_AT_START.match(start) or _ID_AT_END.search(end)
+                if found is None:
+                    return None
+                error = types.ErrorData(code=types.INTERNAL_ERROR, message=f"{TOO_LONG}.")
+                answer = types.JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error)
+                await self._incoming_send.send(SessionMessage(answer))
+                return bytearray(rest)
+            if not piece:
+                return None
+        return None
 
     async def write(self) -> None:
         """Forward messages to the server. If the server closes its input, the transport ends."""
