@@ -84,6 +84,24 @@ def test_a_daemon_that_has_ended_is_missed_without_a_silence(places: Places) -> 
             wait_for(watch, 2, busy=False)
 
 
+def test_who_waits_for_a_turn_leaves_when_no_daemon_follows_one_that_was_stopped(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_module, "NEXT_DAEMON_S", 0.3)
+    with contextlib.ExitStack() as stack:
+        with FakeDaemon(places.runtime) as daemon:
+            daemon.add(SESSION, [SessionCreated("/w", Settings()), started()])
+            connection = stack.enter_context(DaemonConnection(places, "test", may_start=False))
+            signals = stack.enter_context(Signals("detached"))
+            watch = stack.enter_context(
+                Watch(connection, SESSION, signals, patient=True, leaves_stopped=True)
+            )
+            wait_for(watch, 2)
+            read_until_quiet(watch)
+        with pytest.raises(NoDaemon):
+            wait_for(watch, 3)
+
+
 def test_b53_what_was_missed_comes_at_once_after_a_stop(places: Places) -> None:
     with FakeDaemon(places.runtime) as daemon:
         daemon.add(SESSION, [SessionCreated("/w", Settings())])

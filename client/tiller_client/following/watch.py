@@ -33,6 +33,10 @@ RESTART_S = 1.0
 SHUTDOWN_TIMEOUT_S = 30.0
 """How long to retry while a daemon is shutting down."""
 
+NEXT_DAEMON_S = 30.0
+"""How long a verb that shows one turn waits for the daemon after one that was stopped. A restart
+takes less; without one, nobody would start the daemon whose turn a script waits for."""
+
 SHUTDOWN_RETRY_S = 0.2
 STOPPED = (
     "the daemon was stopped; waiting for the next one; to start it: {} daemon start; to leave, "
@@ -195,12 +199,15 @@ class Watch(Subscription):
         after: int = 0,
         *,
         patient: bool = False,
+        leaves_stopped: bool = False,
     ) -> None:
         """Subscribe; `wait` returns the events after number `after`. `wakeup` ends a wait early.
 
-        With `patient`, wait for a daemon that does not answer, however long that takes.
+        With `patient`, wait for a daemon that does not answer, however long that takes. With
+        `leaves_stopped`, raise `NoDaemon` if none follows a daemon that was stopped.
         """
         self._patient = patient
+        self._leaves_stopped = leaves_stopped
         if patient:
             connection.leave = (
                 f"to leave, press Ctrl-C twice; to return: {program()} attach {session_id}"
@@ -297,9 +304,9 @@ class Watch(Subscription):
 
         Turns run without frontends. So a patient watch asks a silent daemon, which may be suspended
         or busy, again until a signal arrives. If the user has stopped the daemon, the watch waits
-        until somebody starts it, and never starts it itself.
+        until somebody starts it, unless it `leaves_stopped`, and never starts it itself.
         """
-        deadline = time.monotonic() + SHUTDOWN_TIMEOUT_S
+        began = time.monotonic()
         stopped = Silence(lambda: STOPPED.format(self.connection.program))
         op = self._follower.replay(self.session_id)
         while True:
@@ -309,10 +316,12 @@ class Watch(Subscription):
                 if not self._patient or self._wakeup.interrupted:
                     raise
                 if isinstance(error, NoDaemon):
+                    if self._leaves_stopped and time.monotonic() - began > NEXT_DAEMON_S:
+                        raise
                     stopped.check()
                     time.sleep(SHUTDOWN_RETRY_S)
             except RejectedError as error:
-                if error.code != "shutting_down" or time.monotonic() > deadline:
+                if error.code != "shutting_down" or time.monotonic() - began > SHUTDOWN_TIMEOUT_S:
                     raise
                 time.sleep(SHUTDOWN_RETRY_S)
 

@@ -20,7 +20,7 @@ from tiller_client.command_line.prompt import (
     read_workspace,
 )
 from tiller_client.connecting.connection import DaemonConnection, connect
-from tiller_client.errors import NoAnswer, RejectedError, TimedOut, UsageError
+from tiller_client.errors import NoAnswer, NoDaemon, RejectedError, TimedOut, UsageError
 from tiller_client.following.watch import Signals, Watch
 from tiller_client.program_name import program
 from tiller_protocol.answers import Created, Queued, ReplayResult, Started, Steered
@@ -139,7 +139,9 @@ def follow_turn(
         Signals(
             f"detached; the turn may still be running; {how}", ENDS_TURN, leaves=arguments.detach
         ) as signals,
-        Watch(connection, op.session_id, signals, after, patient=True) as watch,
+        Watch(
+            connection, op.session_id, signals, after, patient=True, leaves_stopped=True
+        ) as watch,
     ):
         waits = arguments.verb == "exec" and arguments.wait
         started = _start(connection, op, watch, signals, waits=waits)
@@ -150,6 +152,9 @@ def follow_turn(
             return turn.follow(started)
         except NoAnswer as silence:
             raise NoAnswer(f"{silence}; the turn may still be running; {how}") from None
+        except NoDaemon:
+            end = "the daemon was stopped before it reported how the turn ended"
+            raise NoDaemon(f"{end}; to see it, run: {program()} show {op.session_id}") from None
 
 
 def _start(
