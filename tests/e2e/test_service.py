@@ -121,6 +121,9 @@ def test_a_service_beside_a_daemon_started_by_hand_gives_way(systemd: Systemd) -
     done = systemd.tiller("daemon", "install")
     assert done.returncode == 0
     assert f"the daemon with pid {pid} keeps running" in done.stderr
+    other = "tillerd.service is installed, but systemd did not start this daemon"
+    assert other in systemd.tiller("daemon", "status").stdout
+    assert other in systemd.tiller("doctor").stdout
     with pytest.raises(subprocess.CalledProcessError):
         systemd.control("start", UNIT)
     assert systemd.show(UNIT, "ExecMainStatus") == "75"

@@ -48,6 +48,8 @@ class Service(NamedTuple):
     """Make the manager read the file, and start the service at every login."""
     start: Command
     """Start the service."""
+    show: Command
+    """Print the pid of the service's daemon, among other text."""
     disable: tuple[Command, ...]
     """Stop the service, and no longer start it at login."""
     forget: tuple[Command, ...]

@@ -27,6 +27,7 @@ def launch_agent(environ: Mapping[str, str], name: str) -> Service:
         is_enabled=file.exists,  # at login, launchd reads all files in that directory
         enable=(),
         start=("/bin/sh", "-c", script, "sh", domain, name, str(file)),
+        show=("launchctl", "list", name),
         disable=(("launchctl", "bootout", f"{domain}/{name}"),),
         forget=(),
         render=partial(_render, name),

@@ -71,6 +71,7 @@ def systemd_unit(environ: Mapping[str, str], name: str) -> Service:
         is_enabled=link.is_symlink,
         enable=((*systemctl, "daemon-reload"), (*systemctl, "enable", "--quiet", unit)),
         start=(*systemctl, "start", unit),  # waits until the daemon is ready
+        show=(*systemctl, "show", "--property=MainPID", unit),
         disable=((*systemctl, "disable", "--now", "--quiet", unit),),
         forget=((*systemctl, "daemon-reload"),),
         render=partial(_render, unit),

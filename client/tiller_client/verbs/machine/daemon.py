@@ -31,8 +31,8 @@ from tiller_client.errors import (
     UsageError,
 )
 from tiller_client.rendering.text import count, counted, one_line, sanitized, seconds
-from tiller_client.service import find_service
 from tiller_client.verbs.machine.program import ask_program
+from tiller_client.verbs.machine.service_state import service_state
 from tiller_protocol.answers import DaemonStatusResult
 from tiller_protocol.daemon import Backup, BackupResult
 from tiller_protocol.ops import DaemonStatus, Shutdown
@@ -213,7 +213,7 @@ def _status(places: Places, *, json: bool, may_start: bool, link: bool = False) 
             print_json(_with_places(NotRunning(), places))
         else:
             say(str(error))
-            _say_service()
+            _say_service(None)
         return 1
     except (StartFailed, NotPrivate):
         raise
@@ -236,7 +236,7 @@ def _status(places: Places, *, json: bool, may_start: bool, link: bool = False) 
     for problem in status.problems:
         complain(problem)
     say(f"runtime  {one_line(str(places.runtime))}")
-    _say_service()
+    _say_service(status.pid)
     return 0
 
 
@@ -250,7 +250,7 @@ def _say_unreachable(places: Places, problem: str, *, json: bool) -> None:
     say(f"tillerd {one_line(version) or 'of unknown version'}, pid {pid or 'unknown'}")
     complain(problem)
     say(f"runtime  {one_line(str(runtime_of(places)))}")
-    _say_service()
+    _say_service(pid)
 
 
 def _with_places(struct: msgspec.Struct, places: Places) -> dict[str, object]:
@@ -268,10 +268,9 @@ def _link(places: Places) -> dict[str, object]:
     return {"home": str(Path.home()), "token": read_token(places.runtime)}
 
 
-def _say_service() -> None:
-    service = find_service(os.environ)
-    if service and service.is_enabled():
-        say(f"service  {service.name}, started by {service.manager}")
+def _say_service(pid: int | None) -> None:
+    if state := service_state(pid):
+        say(f"service  {state.text}")
 
 
 def _backup(places: Places, file: Path, *, json: bool) -> int:

@@ -24,6 +24,7 @@ from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.connecting.runtime import (
     FOR_OTHERS,
     check_runtime,
+    daemon_pid,
     is_running,
     my_places,
     runtime_of,
@@ -34,9 +35,9 @@ from tiller_client.errors import NoDaemon, TillerError
 from tiller_client.rendering.lines import no_model
 from tiller_client.rendering.text import Paint, count, counted, one_line
 from tiller_client.rendering.wrap import wrapped
-from tiller_client.service import find_service
 from tiller_client.verbs.machine.program import ask_program
 from tiller_client.verbs.machine.service import key_file_problem
+from tiller_client.verbs.machine.service_state import service_state
 from tiller_protocol import PROTOCOL_VERSION, VERSION
 from tiller_protocol.answers import (
     CatalogResult,
@@ -124,9 +125,10 @@ def _findings(places: Places, *, online: bool) -> Iterator[Finding]:
 
 def _service(places: Places) -> Iterator[Finding]:
     """Check that an installed service runs this tiller, and that others can't read its keys."""
-    service = find_service(os.environ)
-    if service is None or not service.is_enabled():
+    state = service_state(daemon_pid(places))
+    if state is None:
         return
+    service = state.service
     try:
         text = service.file.read_text(errors="replace")
     except OSError as error:
@@ -138,7 +140,7 @@ def _service(places: Places) -> Iterator[Finding]:
     elif problem := key_file_problem(places.config / ENVIRONMENT_FILE):
         yield Finding("fail", "service", problem)
     else:
-        yield Finding("ok", "service", f"{service.name}, started by {service.manager}")
+        yield Finding("ok" if state.good else "warn", "service", state.text)
 
 
 def _paths(name: str) -> list[str]:
