@@ -5,6 +5,7 @@ parsed, so no object is ever constructed.
 """
 
 import re
+from functools import lru_cache
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -19,6 +20,9 @@ HEAD_BYTES_MAX: Final = 4096
 BRACKETS_MAX: Final = 64
 """The most opening brackets in a front matter, so that a hundred hostile files don't take
 seconds."""
+
+HEADS_MAX: Final = 512
+"""How many front matters are kept after they were parsed, as each turn reads the same files."""
 
 FILE_BYTES_MAX: Final = 64 * 1024
 """A longer agent or command is refused, as half a prompt is useless."""
@@ -60,14 +64,23 @@ def parse(text: str, wanted: type[Head]) -> tuple[Head, str]:
         raise FrontMatterError(f"its front matter is longer than {HEAD_BYTES_MAX} bytes")
     if head.count("[") + head.count("{") > BRACKETS_MAX:
         raise FrontMatterError(f"its front matter has more than {BRACKETS_MAX} brackets")
+    parsed = _parsed(head, wanted)
+    if isinstance(parsed, str):
+        raise FrontMatterError(parsed)
+    return cast("Head", parsed), body
+
+
+@lru_cache(maxsize=HEADS_MAX)
+def _parsed(head: str, wanted: type[msgspec.Struct]) -> msgspec.Struct | str:
+    """Return the front matter as `wanted`, or why it can't be used."""
     try:
-        return _convert(head, wanted), body
+        return _convert(head, wanted)
     except FrontMatterError as error:
         # People write texts without quotes, even if YAML needs them: `description: Set up: hooks`.
         try:
-            return _convert(_quoted(head, wanted), wanted), body
+            return _convert(_quoted(head, wanted), wanted)
         except FrontMatterError:
-            raise error from None
+            return str(error)
 
 
 def parse_document(document: Document | RefusedDocument, wanted: type[Head]) -> tuple[Head, str]:
