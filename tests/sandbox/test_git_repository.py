@@ -97,6 +97,20 @@ def test_answers_follow_the_files(place: Path) -> None:
     assert set(find_git(place).executed) - {*before} == {place / "hooks-of-mine"}
 
 
+def test_a_repository_counts_as_soon_as_it_is_complete_or_repaired(tmp_path: Path) -> None:
+    (place := tmp_path.resolve() / "later").mkdir()
+    (place / ".git").mkdir()
+    assert find_git(place).top is None
+    git(place, "init", "-q")
+    assert find_git(place).top == place
+    config = place / ".git" / "config"
+    text = config.read_text()
+    config.write_text("[core")
+    assert find_git(place).problem
+    config.write_text(text)
+    assert not find_git(place).problem
+
+
 def test_gitlinks_are_known_wherever_they_are(place: Path) -> None:
     head = git(place, "rev-parse", "HEAD").strip()
     for name in ("vendor/lib", "node_modules/x", "with space", "ü", "a\nb"):
