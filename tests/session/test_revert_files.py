@@ -4,7 +4,6 @@ The test models files as a dictionary. Only the agent's content may ever be lost
 the inverse of its `revert`, and the project's own `.git` stays the same, byte for byte.
 """
 
-import os
 import shutil
 import subprocess
 import tempfile
@@ -20,8 +19,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from support.snapshotting import snapshots_in
 from tiller_daemon.session.reverting import put_back
-from tiller_daemon.snapshots.snapshots import Snapshots
 from tiller_protocol.answers import RevertResult
 from tiller_protocol.events import (
     AnyBody,
@@ -60,10 +59,7 @@ class Reverts(RuleBasedStateMachine):
         self.workspace.mkdir()
         subprocess.run(["git", "init", "-q"], cwd=self.workspace, check=True)
         self.its_git = self._git()
-        variables = {"PATH": os.environ["PATH"]}
-        self.snapshots = Snapshots(
-            self.place / "s", variables, lambda *_: False, lambda: (), _never_settled
-        )
+        self.snapshots = snapshots_in(self.place / "s")
         self.session = Snapshot("S")
         self.tell(SessionCreated(str(self.workspace), Settings()))
         self.number = 0
@@ -223,11 +219,6 @@ class Reverts(RuleBasedStateMachine):
 def _in_the_way(path: str, other: str) -> bool:
     """Whether one path needs a directory where the other has a file."""
     return path.startswith(f"{other}/") or other.startswith(f"{path}/")
-
-
-async def _never_settled(submission_id: str) -> bool:
-    await trio.lowlevel.checkpoint()
-    return False
 
 
 def _run(work: Callable[[], Awaitable[Any]]) -> Any:

@@ -4,7 +4,6 @@ Uses real git snapshots. Two sub-agents with separate scopes, a background sub-a
 look and write in any order.
 """
 
-import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,10 +13,8 @@ from typing import Any
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import structs
 
-from support.world import World
-from tiller_daemon.models.scripted import Script
+from support.snapshotting import fail, services_with, snapshots_in
 from tiller_daemon.session.background.claims import Claim, Claims
 from tiller_daemon.session.calls.write_limits import WriteLimits
 from tiller_daemon.session.reverting import put_back
@@ -36,15 +33,12 @@ PLACES = {"owner": "top", "a": "a/x", "b": "c/one", "later": "d/x"}
 class Workspace:
     """A workspace, and the turns in it."""
 
-    def __init__(self, root: Path, services: Services) -> None:
+    def __init__(self, root: Path, snapshots: Snapshots, services: Services) -> None:
         self.root = root / "w"
         for name in ("a", "b", "c", "d"):
             (self.root / name).mkdir(parents=True)
-        self.snapshots = Snapshots(
-            root / "s", {"PATH": os.environ["PATH"]}, lambda *_: False, tuple, _never
-        )
-        files = structs.replace(services.files, snapshots=self.snapshots)
-        self.services = structs.replace(services, files=files)
+        self.snapshots = snapshots
+        self.services = services
         self.claims = Claims()
         self.numbers = iter(range(10**6))
         self.turns = {who: self._turn(who) for who in WHO}
@@ -53,7 +47,7 @@ class Workspace:
 
     def _turn(self, who: str) -> TurnChanges:
         limits = WriteLimits(self.scope(who), self.claims if who == "owner" else Claims())
-        return TurnChanges(self.services, str(self.root), who, _fail, limits, set())
+        return TurnChanges(self.services, str(self.root), who, fail, limits, set())
 
     def scope(self, who: str) -> WriteScope | None:
         names = WHO[who]
@@ -66,15 +60,6 @@ class Workspace:
             place = place.with_name(f"{place.name}{next(self.numbers)}")
         place.write_text(f"{who} {next(self.numbers)}\n")
         self.written[who].add(str(place.relative_to(self.root)))
-
-
-def _fail(warning: object) -> None:
-    raise AssertionError(warning)
-
-
-async def _never(submission_id: str) -> bool:
-    await trio.lowlevel.checkpoint()
-    return False
 
 
 ACTIONS = st.lists(
@@ -93,12 +78,13 @@ def test_each_turn_has_the_files_that_it_changed_and_gives_back_no_other(
 async def _play(actions: list[tuple[str, str]], seed: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         async with trio.open_nursery() as nursery:
-            await _play_in(Workspace(Path(directory), await _services(nursery)), actions, seed)
+            await _play_in(await _workspace(Path(directory), nursery), actions, seed)
             nursery.cancel_scope.cancel()
 
 
-async def _services(nursery: trio.Nursery) -> Services:
-    return (await World.start(nursery, {"s": Script(())})).services
+async def _workspace(root: Path, nursery: trio.Nursery) -> Workspace:
+    snapshots = snapshots_in(root / "s")
+    return Workspace(root, snapshots, await services_with(snapshots, nursery))
 
 
 async def _play_in(world: Workspace, actions: list[tuple[str, str]], seed: int) -> None:
@@ -152,7 +138,7 @@ async def test_no_call_begins_before_the_look_that_another_one_takes_is_complete
     tmp_path: Path, nursery: trio.Nursery
 ) -> None:
     """Two calls in a step begin at once; the step's patch has the first call's changes."""
-    world = Workspace(tmp_path, await _services(nursery))
+    world = await _workspace(tmp_path, nursery)
     turn = world.turns["owner"]
 
     async def call(name: str) -> None:

@@ -5,7 +5,6 @@ no call is running: even while a response streams, and right after the turn. Fil
 secret, or in a repository of their own, and the agent may change what is ignored and move files.
 """
 
-import os
 import shutil
 import subprocess
 import tempfile
@@ -19,10 +18,8 @@ import trio
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
-from msgspec import structs
 
-from support.world import World
-from tiller_daemon.models.scripted import Script
+from support.snapshotting import fail, services_with, snapshots_in
 from tiller_daemon.session.background.claims import Claims
 from tiller_daemon.session.calls.write_limits import WriteLimits
 from tiller_daemon.session.reverting import put_back
@@ -65,16 +62,8 @@ class UsersBytes(RuleBasedStateMachine):
         self.workspace = self.place / "w"
         self.workspace.mkdir()
         subprocess.run(["git", "init", "-q"], cwd=self.workspace, check=True)
-        self.snapshots = Snapshots(
-            self.place / "s",
-            {"PATH": os.environ["PATH"]},
-            lambda _, name: name.endswith(".env"),
-            lambda: (),
-            _never_committed,
-        )
-        services = trio.run(_services)
-        files = structs.replace(services.files, snapshots=self.snapshots)
-        self.services = structs.replace(services, files=files)
+        self.snapshots = snapshots_in(self.place / "s", lambda _, name: name.endswith(".env"))
+        self.services = trio.run(_services, self.snapshots)
         self.items: list[Patch] = []
         self.turns: list[int] = []
         self.reverted: list[tuple[tuple[Patch, ...], RevertResult, set[str]]] = []
@@ -106,7 +95,7 @@ class UsersBytes(RuleBasedStateMachine):
         limits = WriteLimits(None, Claims())
 
         async def turn() -> None:
-            changes = TurnChanges(self.services, str(self.workspace), "S", _fail, limits, set())
+            changes = TurnChanges(self.services, str(self.workspace), "S", fail, limits, set())
             for number, (streaming, asked, agents, after) in enumerate(steps, 1):
                 # The response has a call that may write, and is not complete yet.
                 await self.meanwhile(changes.prepare, streaming)
@@ -222,18 +211,9 @@ class UsersBytes(RuleBasedStateMachine):
             probe.write_text("")
 
 
-def _fail(warning: object) -> None:
-    raise AssertionError(warning)
-
-
-async def _never_committed(submission_id: str) -> bool:
-    await trio.lowlevel.checkpoint()
-    return False
-
-
-async def _services() -> Services:
+async def _services(snapshots: Snapshots) -> Services:
     async with trio.open_nursery() as nursery:
-        services = (await World.start(nursery, {"s": Script(())})).services
+        services = await services_with(snapshots, nursery)
         nursery.cancel_scope.cancel()
     return services
 

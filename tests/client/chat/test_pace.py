@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 
 import pytest
 from prompt_toolkit.input.typeahead import get_typeahead
@@ -137,26 +137,15 @@ def test_the_terminal_is_given_away_when_all_answers_have_come() -> None:
     play(body)
 
 
-@pytest.fixture
-def keyboard() -> Iterator[tuple[Keyboard, int]]:
-    """The keyboard of a terminal, and where a person types."""
-    master, slave = os.openpty()
-    with os.fdopen(slave) as stdin:
-        keyboard = Keyboard(stdin)
-        with keyboard.raw_mode():
-            yield keyboard, master
-    os.close(master)
-
-
 def test_answers_may_come_between_keys_and_in_a_pasted_text(
-    keyboard: tuple[Keyboard, int],
+    board: tuple[Keyboard, int],
 ) -> None:
-    board, master = keyboard
+    keyboard, master = board
     answers: list[None] = []
-    board.answered = lambda: answers.append(None)
+    keyboard.answered = lambda: answers.append(None)
     pasted = f"\x1b[200~pas{ANSWER_SEQUENCE}ted\x1b[201~"
     os.write(master, f"a{ANSWER_SEQUENCE}\x1b{UP}{pasted}".encode())
-    keys = [(press.key, press.data) for press in board.read_keys()]
+    keys = [(press.key, press.data) for press in keyboard.read_keys()]
     assert [key for key, _ in keys] == ["a", Keys.Escape, Keys.Up, Keys.BracketedPaste]
     assert keys[-1][1] == "pasted"
     assert len(answers) == 2
@@ -180,43 +169,48 @@ def test_answers_may_come_between_keys_and_in_a_pasted_text(
     ],
 )
 def test_an_enter_that_text_follows_at_once_is_a_line_break(
-    keyboard: tuple[Keyboard, int], typed: str, keys: list[str]
+    board: tuple[Keyboard, int], typed: str, keys: list[str]
 ) -> None:
-    board, master = keyboard
+    keyboard, master = board
     os.write(master, typed.encode())
-    read = board.read_keys()
+    read = keyboard.read_keys()
     plain = (Keys.Any, LINE_BREAK)
     assert [one.data if {one.key, one.data} & {*plain} else one.key for one in read] == keys
 
 
 def test_a_pasted_text_is_read_to_its_end_however_it_is_split(
-    keyboard: tuple[Keyboard, int],
+    board: tuple[Keyboard, int],
 ) -> None:
     """As if each Enter were the last byte of a read."""
-    board, master = keyboard
+    keyboard, master = board
     pasted = "".join(f"{'x' * 1023}\r" for _ in range(3)).encode()
     os.write(master, pasted)
-    text, enter = board.read_keys()
+    text, enter = keyboard.read_keys()
     assert text.data == pasted.decode().replace("\r", "\n").removesuffix("\n")
     assert enter.key is Keys.Enter
 
 
 def test_what_is_typed_before_the_chat_reads_keys_keeps_its_enters_unless_it_is_a_pasted_text(
-    keyboard: tuple[Keyboard, int],
+    board: tuple[Keyboard, int],
 ) -> None:
-    board, _ = keyboard
-    type_ahead(board, b"one\rtwo\r")
-    assert [press.key for press in get_typeahead(board)] == [*"one", Keys.Enter, *"two", Keys.Enter]
-    type_ahead(board, b"a line of a paste\r" * 100)
-    text, enter = get_typeahead(board)
+    keyboard, _ = board
+    type_ahead(keyboard, b"one\rtwo\r")
+    assert [press.key for press in get_typeahead(keyboard)] == [
+        *"one",
+        Keys.Enter,
+        *"two",
+        Keys.Enter,
+    ]
+    type_ahead(keyboard, b"a line of a paste\r" * 100)
+    text, enter = get_typeahead(keyboard)
     assert text.data.count("\n") == 99
     assert enter.key is Keys.Enter
 
 
 def test_nothing_is_taken_for_a_key_after_the_user_has_left(
-    keyboard: tuple[Keyboard, int],
+    board: tuple[Keyboard, int],
 ) -> None:
-    board, master = keyboard
-    board.is_ignored = True
+    keyboard, master = board
+    keyboard.is_ignored = True
     os.write(master, b"ls\r\x1b")
-    assert board.read_keys() == board.flush_keys() == []
+    assert keyboard.read_keys() == keyboard.flush_keys() == []

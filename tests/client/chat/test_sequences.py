@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from collections.abc import Iterator
 
 import pytest
 from prompt_toolkit.keys import Keys
@@ -20,17 +19,6 @@ from tiller_client.chat.terminal.sequences import (
 
 BACKGROUND = "\x1b]11;rgb:ffff/ffff/ffff\x1b\\"
 NEW_LINE = Keys.ControlJ
-
-
-@pytest.fixture
-def board() -> Iterator[tuple[Keyboard, int]]:
-    """A keyboard, and where a person types."""
-    master, slave = os.openpty()
-    with os.fdopen(slave) as stdin:
-        keyboard = Keyboard(stdin)
-        with keyboard.raw_mode():
-            yield keyboard, master
-    os.close(master)
 
 
 @pytest.mark.parametrize(

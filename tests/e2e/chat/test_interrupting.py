@@ -19,6 +19,15 @@ ESC, CTRL_C = "\x1b", "\x03"
 STEER, QUEUE = "\r", "\t"
 
 
+async def hanging(opens: Opens, daemon: Daemon) -> ChatTerminal:
+    """Open a chat whose first turn hangs; all later ones end at once."""
+    chat = opens("-m", daemon.script(hang("Hanging now"), always("Read.")))
+    await chat.shows(READY)
+    chat.press("go\r")
+    await chat.shows("Hanging now")
+    return chat
+
+
 @pytest.mark.parametrize(
     ("stop", "waiting"),
     [
@@ -35,10 +44,7 @@ async def test_what_waits_at_an_interrupt_comes_back_and_the_next_message_goes_f
     waiting: tuple[tuple[str, str], ...],
     stop: str,
 ) -> None:
-    chat = opens("-m", daemon.script(hang("Hanging now"), always("Read.")))
-    await chat.shows(READY)
-    chat.press("go\r")
-    await chat.shows("Hanging now")
+    chat = await hanging(opens, daemon)
     for one, key in waiting:
         chat.press(f"{one}{key}")
         await chat.until(lambda one=one: any("◷" in row and one in row for row in chat.rows))
@@ -61,10 +67,7 @@ async def test_what_waits_at_an_interrupt_comes_back_and_the_next_message_goes_f
 async def test_a_message_goes_before_what_waits_since_an_interrupt_from_elsewhere(
     opens: Opens, daemon: Daemon, frontend: Frontend
 ) -> None:
-    chat = opens("-m", daemon.script(hang("Hanging now"), always("Read.")))
-    await chat.shows(READY)
-    chat.press("go\r")
-    await chat.shows("Hanging now")
+    chat = await hanging(opens, daemon)
     chat.press("delete the old tests\t")
     await chat.shows("queued: delete the old tests")
     session_id = (await newest(frontend)).session_id
@@ -79,10 +82,7 @@ async def test_a_message_goes_before_what_waits_since_an_interrupt_from_elsewher
 async def test_an_image_that_the_text_does_not_name_stays_in_the_queue(
     opens: Opens, daemon: Daemon, frontend: Frontend
 ) -> None:
-    chat = opens("-m", daemon.script(hang("Hanging now"), always("Read.")))
-    await chat.shows(READY)
-    chat.press("go\r")
-    await chat.shows("Hanging now")
+    chat = await hanging(opens, daemon)
     session_id = (await newest(frontend)).session_id
     image = Image("image/png", picture())
     await frontend.must(UserInput(session_id, "look", (image,), delivery="queue"))
@@ -96,10 +96,7 @@ async def test_an_image_that_the_text_does_not_name_stays_in_the_queue(
 
 
 async def test_ctrl_c_interrupts_a_turn_and_again_leaves(opens: Opens, daemon: Daemon) -> None:
-    chat = opens("-m", daemon.script(hang("Hanging now")))
-    await chat.shows(READY)
-    chat.press("go\r")
-    await chat.shows("Hanging now")
+    chat = await hanging(opens, daemon)
     chat.press(CTRL_C)
     await chat.shows("■ interrupted", "Ctrl-C again leaves")
     chat.press(CTRL_C)
