@@ -128,6 +128,8 @@ def completion_rows(state: "CompletionState | None", width: int, paint: Paint) -
         name, detail = one_line(one.display_text), one_line(one.display_meta_text)
         row = cut(GOES_ON + (f"{pad(name, column)}  {detail}" if detail else name), width)
         rows.append(paint.bold(row) if number == at else paint.dim(row))
+    if (left := len(state.completions) - first - len(shown)) > 0:
+        rows.append(paint.dim(f"{GOES_ON}… {left} more"))
     return [on_screen(row) for row in rows]
 
 

@@ -112,7 +112,7 @@ async def test_a_command_that_was_just_written_is_completed(opens: Opens, daemon
     commands.mkdir(exist_ok=True)
     (commands / "polish.md").write_text("Polish it.\n")
     chat.press("/")
-    await chat.sees("/help")
+    await chat.sees("/help", " more")
     chat.press("pol")
     await chat.until(lambda: any("/polish" in row for row in chat.rows))
 
