@@ -12,7 +12,7 @@ from tiller_client.chat.clipboard import PROGRAMS
 from tiller_client.chat.command_actions import CommandActions
 from tiller_client.chat.commands import CARRY_OUT, COMMANDS, NAMES, named
 from tiller_client.chat.live_session import Done, Failed
-from tiller_client.chat.points import PLANNER, has_plan
+from tiller_client.chat.rows import PLANNER, has_plan
 from tiller_client.chat.terminal.outside import Outside
 from tiller_client.command_line.parser import similar
 from tiller_client.errors import TillerError, UsageError

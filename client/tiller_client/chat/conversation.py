@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from tiller_client.chat.points import points
 from tiller_client.chat.reading.calls import background_lines
 from tiller_client.chat.reading.facts import Durations, Facts
 from tiller_client.chat.reading.items import item_lines, plan_lines
@@ -100,11 +99,7 @@ class Conversation:
 
     def take(self, event: Event) -> list[str]:
         """Apply the next event; return the lines that have become final."""
-        reverted = ""
-        if isinstance(event.body, HistoryReverted):
-            turn_id = event.body.before_turn
-            found = (one.prompt for one in points(self.snapshot) if one.turn_id == turn_id)
-            reverted = next(found, "")
+        reverted = self._reverted(event.body) if isinstance(event.body, HistoryReverted) else ""
         fold_replayed(self.snapshot, event)
         self._durations.note(event)
         if isinstance(event.body, StatusChanged):
@@ -286,6 +281,13 @@ class Conversation:
         if [one.text for one in before] != [one.text for one in plan]:
             return plan
         return [new for old, new in zip(before, plan, strict=True) if old != new]
+
+    def _reverted(self, body: HistoryReverted) -> str:
+        """The prompt of the turn that is about to be reverted."""
+        from tiller_client.chat.points import points  # the first frame does not need it
+
+        found = (one.prompt for one in points(self.snapshot) if one.turn_id == body.before_turn)
+        return next(found, "")
 
     def _waiting_line(self, now: float) -> str:
         """The line that says what the session waits for, while no other line changes."""

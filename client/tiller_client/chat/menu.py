@@ -4,10 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tiller_client.chat.rows import CHOSEN
 from tiller_client.rendering.text import Paint, cut, one_line, pad
-
-CHOSEN = "▸"
-"""Marks the chosen row."""
 
 ROWS_MAX = 10
 """Maximum number of entries shown at once."""

@@ -3,10 +3,7 @@
 from typing import NamedTuple
 
 from tiller_protocol.items import Item, Patch, ToolCall, UserMessage
-from tiller_protocol.snapshot import Snapshot, is_working
-
-PLANNER = "plan"
-"""The agent that ends its turns with a plan."""
+from tiller_protocol.snapshot import Snapshot
 
 
 class Point(NamedTuple):
@@ -48,12 +45,6 @@ def points(snapshot: Snapshot) -> list[Point]:
             )
         )
     return found
-
-
-def has_plan(snapshot: Snapshot) -> bool:
-    """Whether the last turn has ended with a plan that can be carried out."""
-    made = not is_working(snapshot) and snapshot.last_outcome == "completed"
-    return made and snapshot.marks[-1:] != [] and snapshot.marks[-1].agent == PLANNER
 
 
 def _first_line(item: Item) -> str:

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tiller_client.chat.asking import Asking, choices
-from tiller_client.chat.menu import CHOSEN
-from tiller_client.chat.points import has_plan
 from tiller_client.chat.reading.layout import wrapped
 from tiller_client.chat.reading.style import Span, text_of
 from tiller_client.rendering.items import input_line
@@ -33,6 +31,12 @@ QUEUED_SHOWN = 5
 
 NAME_COLUMNS = 24
 """Width of the column with keys or commands in explanations."""
+
+CHOSEN = "▸"
+"""Marks the chosen row."""
+
+PLANNER = "plan"
+"""The agent that ends its turns with a plan."""
 
 ENTER = "  (Enter)"
 """The mark after the answer that Enter gives."""
@@ -158,6 +162,12 @@ def hint(snapshot: Snapshot, asking: Asking) -> str:
         return "write a message, or carry out the plan with Alt-G"
     goes_on = snapshot.queue or snapshot.last_outcome not in (None, "completed")
     return "write a message" + (", or /continue" if goes_on else "")
+
+
+def has_plan(snapshot: Snapshot) -> bool:
+    """Whether the last turn has ended with a plan that can be carried out."""
+    made = not is_working(snapshot) and snapshot.last_outcome == "completed"
+    return made and snapshot.marks[-1:] != [] and snapshot.marks[-1].agent == PLANNER
 
 
 def editor_rows(text: str, position: int, width: int) -> EditorRows:

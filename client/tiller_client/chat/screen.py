@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tiller_client.chat.attaching import named_images
 from tiller_client.chat.frame import Parts, compose
-from tiller_client.chat.menu import CHOSEN
 from tiller_client.chat.rows import (
+    CHOSEN,
     PROMPT,
     answer_rows,
     chip_rows,
