@@ -1,5 +1,6 @@
 """Each event is delivered once and in order, whatever happens to live events (G2)."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,7 +42,8 @@ def bursts(draw: st.DrawFn) -> list[tuple[int, list[int]]]:
 
 
 @given(bursts(), st.integers(0, 20), st.integers(1, 7))
-def test_g2_b53_b54_drops_doubles_and_reorderings_still_give_every_event_once_in_order(
+@pytest.mark.promise("G2", "B53", "B54")
+def test_drops_doubles_and_reorderings_still_give_every_event_once_in_order(
     steps: list[tuple[int, list[int]]], after: int, page: int
 ) -> None:
     total = steps[-1][0] if steps else 0

@@ -48,9 +48,8 @@ def test_another_version_is_a_sentence_that_says_what_to_do(places: Places) -> N
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o750, 0o701])
-def test_g14_a_runtime_directory_that_others_can_reach_is_not_used(
-    places: Places, mode: int
-) -> None:
+@pytest.mark.promise("G14")
+def test_a_runtime_directory_that_others_can_reach_is_not_used(places: Places, mode: int) -> None:
     with FakeDaemon(places.runtime):
         places.runtime.chmod(mode)
         with pytest.raises(NotPrivate, match="chmod 700"):
@@ -58,7 +57,8 @@ def test_g14_a_runtime_directory_that_others_can_reach_is_not_used(
         places.runtime.chmod(0o700)
 
 
-def test_g14_a_token_that_others_can_read_or_that_is_a_link_is_not_used(places: Places) -> None:
+@pytest.mark.promise("G14")
+def test_a_token_that_others_can_read_or_that_is_a_link_is_not_used(places: Places) -> None:
     with FakeDaemon(places.runtime):
         token = places.runtime / TOKEN_FILE
         token.chmod(0o640)
@@ -70,7 +70,8 @@ def test_g14_a_token_that_others_can_read_or_that_is_a_link_is_not_used(places: 
             connect(places)
 
 
-def test_g14_a_runtime_directory_that_is_a_link_is_not_used(places: Places) -> None:
+@pytest.mark.promise("G14")
+def test_a_runtime_directory_that_is_a_link_is_not_used(places: Places) -> None:
     real = places.runtime.with_name("real")
     with FakeDaemon(real):
         places.runtime.symlink_to(real)
@@ -89,7 +90,8 @@ def test_a_daemon_that_is_replaced_again_and_again_while_it_is_greeted_is_found(
             assert connection.submit(DaemonStatus())
 
 
-def test_g3_a_restarted_daemon_gets_the_same_submission_with_its_own_token(places: Places) -> None:
+@pytest.mark.promise("G3")
+def test_a_restarted_daemon_gets_the_same_submission_with_its_own_token(places: Places) -> None:
     with FakeDaemon(places.runtime, token="old"):
         connection = connect(places)
     with connection, FakeDaemon(places.runtime, token="new", log_id="log-2") as second:
@@ -98,7 +100,8 @@ def test_g3_a_restarted_daemon_gets_the_same_submission_with_its_own_token(place
         assert connection.hello.log_id == "log-2"
 
 
-def test_g3_an_op_without_an_answer_is_sent_again_under_its_own_id(
+@pytest.mark.promise("G3")
+def test_an_op_without_an_answer_is_sent_again_under_its_own_id(
     places: Places, fake_module: Path
 ) -> None:
     """The first daemon receives the op and dies before it answers; another frontend starts one."""

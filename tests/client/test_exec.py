@@ -36,7 +36,8 @@ def play_hello(daemon: FakeDaemon, session_id: str) -> None:
     daemon.add(session_id, [started(), *text_item("i1", "Hello", " there."), ended("Hello there.")])
 
 
-def test_b1_stdout_has_the_final_message_only_and_progress_goes_to_stderr(
+@pytest.mark.promise("B1")
+def test_stdout_has_the_final_message_only_and_progress_goes_to_stderr(
     places: Places, tiller: Tiller
 ) -> None:
     def play(daemon: FakeDaemon, session_id: str) -> None:
@@ -102,7 +103,8 @@ def test_the_exit_status_says_how_the_turn_ended(
         assert tiller("exec", "x")[0] == status
 
 
-def test_g2_events_that_were_never_published_come_by_replay(places: Places, tiller: Tiller) -> None:
+@pytest.mark.promise("G2")
+def test_events_that_were_never_published_come_by_replay(places: Places, tiller: Tiller) -> None:
     def play(daemon: FakeDaemon, session_id: str) -> None:
         daemon.add(session_id, [started()])
         daemon.add(session_id, [*text_item("i1", "lost", " and found"), ended("x")], lost=True)

@@ -120,7 +120,8 @@ def test_a_peer_that_is_no_socket_of_that_protocol_is_named(greeting: bytes) -> 
     ],
     ids=["another type", "a little too long", "far too long"],
 )
-def test_t7_a_header_that_can_not_be_right_ends_the_connection(header: bytes) -> None:
+@pytest.mark.promise("T7")
+def test_a_header_that_can_not_be_right_ends_the_connection(header: bytes) -> None:
     with peer_of() as (pipe, other):
         other.sendall(REP_GREETING + header)
         with pytest.raises(ConnectionLost):

@@ -224,7 +224,8 @@ def test_a_changed_line_that_looks_like_a_header_of_a_file_is_not_lost() -> None
     assert "    --- old comment" in diff_lines(diff, PLAIN, 80, 9).splitlines()
 
 
-def test_b47_a_discarded_piece_is_told_from_the_good_one() -> None:
+@pytest.mark.promise("B47")
+def test_a_discarded_piece_is_told_from_the_good_one() -> None:
     bodies = [
         ItemStarted(AssistantMessage(ItemId("i1"), "", "streaming")),
         ItemDelta("i1", "text", "half"),

@@ -88,7 +88,8 @@ def test_a_late_answer_to_an_earlier_request_is_dropped(places: Places, peer: Pl
             assert ops.receive(TIMEOUT_S) == b"answer"
 
 
-def test_g3_a_new_connection_gets_the_unanswered_request_again(
+@pytest.mark.promise("G3")
+def test_a_new_connection_gets_the_unanswered_request_again(
     places: Places, peer: PlainPeer
 ) -> None:
     with contextlib.closing(RequestSocket(places)) as ops:
@@ -110,7 +111,8 @@ def test_g3_a_new_connection_gets_the_unanswered_request_again(
             assert next_message(other)[4:] == b"next"
 
 
-def test_g3_an_unanswered_request_is_sent_again_after_a_while(
+@pytest.mark.promise("G3")
+def test_an_unanswered_request_is_sent_again_after_a_while(
     places: Places, peer: PlainPeer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sockets_module, "RESEND_S", 0.01)

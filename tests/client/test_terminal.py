@@ -230,7 +230,8 @@ def test_no_color_is_respected_on_a_terminal(
     assert "\x1b[3" not in plain.screen
 
 
-def test_b53_a_client_that_was_stopped_for_a_while_misses_nothing(places: Places) -> None:
+@pytest.mark.promise("B53")
+def test_a_client_that_was_stopped_for_a_while_misses_nothing(places: Places) -> None:
     """Meanwhile more events arrive than the socket buffers."""
     with FakeDaemon(places.runtime) as daemon:
         daemon.add(SESSION, [SessionCreated("/w", Settings()), started()])
@@ -321,7 +322,8 @@ def without_daemon(tmp_path: Path) -> tuple[str, ...]:
     return (make_installation(tmp_path / "python", package.parent), *TILLER[1:])
 
 
-def test_g2_a_turn_is_followed_to_its_end_across_the_death_of_the_daemon(
+@pytest.mark.promise("G2")
+def test_a_turn_is_followed_to_its_end_across_the_death_of_the_daemon(
     places: Places, without_daemon: tuple[str, ...]
 ) -> None:
     def begin(daemon: FakeDaemon, session_id: str) -> None:

@@ -39,7 +39,8 @@ def only_what_is_tested_asks_for_replays(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("limit", ["SILENCE_BUSY_S", "SILENCE_IDLE_S"])
-def test_b54_the_lost_last_event_of_a_burst_comes_after_a_silence(
+@pytest.mark.promise("B54")
+def test_the_lost_last_event_of_a_burst_comes_after_a_silence(
     places: Places, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     with FakeDaemon(places.runtime) as daemon:
@@ -102,7 +103,8 @@ def test_who_waits_for_a_turn_leaves_when_no_daemon_follows_one_that_was_stopped
             wait_for(watch, 3)
 
 
-def test_b53_what_was_missed_comes_at_once_after_a_stop(places: Places) -> None:
+@pytest.mark.promise("B53")
+def test_what_was_missed_comes_at_once_after_a_stop(places: Places) -> None:
     with FakeDaemon(places.runtime) as daemon:
         daemon.add(SESSION, [SessionCreated("/w", Settings())])
         with (

@@ -248,9 +248,8 @@ def project_with(tmp_path: Path, text: str) -> Path:
 @pytest.mark.parametrize(
     "text", ["max_steps = 3", "not toml [", "[providers.x]\napi='openai_chat'"]
 )
-def test_b60_a_project_that_is_not_trusted_changes_nothing_and_is_not_even_read(
-    load, tmp_path, text
-):
+@pytest.mark.promise("B60")
+def test_a_project_that_is_not_trusted_changes_nothing_and_is_not_even_read(load, tmp_path, text):
     project = project_with(tmp_path, text)
     assert load(EXAMPLE, project=project) == load(EXAMPLE)
 
@@ -323,7 +322,8 @@ def test_hooks_of_a_trusted_project_come_after_the_users_and_are_known_as_its_ow
         "env_keep = ['*']",
     ],
 )
-def test_b60_even_a_trusted_project_can_loosen_nothing(refused, tmp_path, text):
+@pytest.mark.promise("B60")
+def test_even_a_trusted_project_can_loosen_nothing(refused, tmp_path, text):
     error = refused(EXAMPLE, project=project_with(tmp_path, text), trusted=True)
     assert error.code in ("not_allowed", "unknown_key", "invalid_value")
     assert str(tmp_path / "project") in error.message

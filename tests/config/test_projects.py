@@ -37,7 +37,8 @@ def trusting(workspace: Path, file: Path) -> TrustedProjects:
     return made
 
 
-def test_b60_a_project_is_not_trusted_by_default_and_its_configuration_is_not_loaded(
+@pytest.mark.promise("B60")
+def test_a_project_is_not_trusted_by_default_and_its_configuration_is_not_loaded(
     workspace: Path, file: Path
 ) -> None:
     def load(_: Path) -> Configuration:
@@ -96,7 +97,8 @@ def test_trust_survives_a_restart(workspace: Path, file: Path) -> None:
         lambda w: (w / ".tiller/agents/big.md").write_bytes(b"x" * (1 << 21)),
     ],
 )
-def test_b60_what_has_changed_is_not_trusted_any_more(workspace: Path, change, file: Path) -> None:
+@pytest.mark.promise("B60")
+def test_what_has_changed_is_not_trusted_any_more(workspace: Path, change, file: Path) -> None:
     made = trusting(workspace, file)
     change(workspace)
     assert not made.inspect(workspace).trusted
@@ -111,7 +113,8 @@ def test_undoing_a_change_restores_trust(workspace: Path, file: Path) -> None:
     assert made.inspect(workspace).trusted
 
 
-def test_b60_where_a_link_leads_counts_too(workspace: Path, tmp_path: Path, file: Path) -> None:
+@pytest.mark.promise("B60")
+def test_where_a_link_leads_counts_too(workspace: Path, tmp_path: Path, file: Path) -> None:
     target = tmp_path / "elsewhere.md"
     target.write_text("harmless")
     (workspace / ".tiller/agents/l.md").symlink_to(target)
@@ -120,7 +123,8 @@ def test_b60_where_a_link_leads_counts_too(workspace: Path, tmp_path: Path, file
     assert not made.inspect(workspace).trusted
 
 
-def test_b60_trust_of_one_place_is_not_that_of_a_copy(
+@pytest.mark.promise("B60")
+def test_trust_of_one_place_is_not_that_of_a_copy(
     workspace: Path, tmp_path: Path, file: Path
 ) -> None:
     made = trusting(workspace, file)
@@ -188,7 +192,8 @@ def test_other_files_in_the_folder_are_ignored(workspace: Path, file: Path) -> N
     assert made.inspect(workspace).trusted
 
 
-def test_b60_what_moves_from_one_file_to_the_next_changes_the_digest(
+@pytest.mark.promise("B60")
+def test_what_moves_from_one_file_to_the_next_changes_the_digest(
     workspace: Path, file: Path
 ) -> None:
     found: set[str] = set()

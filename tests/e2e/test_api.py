@@ -79,7 +79,8 @@ def until_turn_ends(stream: blocking.EventStream) -> list[Event]:
     return events
 
 
-async def test_g2_a_blocking_stream_goes_on_after_the_daemon_was_killed_and_started(
+@pytest.mark.promise("G2")
+async def test_a_blocking_stream_goes_on_after_the_daemon_was_killed_and_started(
     new_daemon: Callable[[], Daemon], workspace: Path, nursery: trio.Nursery
 ) -> None:
     daemon = new_daemon()
@@ -106,7 +107,8 @@ async def test_g2_a_blocking_stream_goes_on_after_the_daemon_was_killed_and_star
     await frontend.close()
 
 
-async def test_g2_an_asynchronous_stream_goes_on_after_the_daemon_was_killed_and_started(
+@pytest.mark.promise("G2")
+async def test_an_asynchronous_stream_goes_on_after_the_daemon_was_killed_and_started(
     new_daemon: Callable[[], Daemon],
     workspace: Path,
     nursery: trio.Nursery,

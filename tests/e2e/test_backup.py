@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import trio
 
 from e2e.words import always
@@ -22,6 +23,7 @@ def tiller(daemon: Daemon, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.promise("B51")
 async def test_a_backup_is_made_while_the_daemon_runs_and_restored_beside_what_was_left(
     new_daemon: Callable[[], Daemon], nursery: trio.Nursery, workspace: Path, tmp_path: Path
 ) -> None:

@@ -67,7 +67,8 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("kind", GARBAGE)
-async def test_b57_garbage_is_a_bad_message(frontend: Frontend, kind: str) -> None:
+@pytest.mark.promise("B57")
+async def test_garbage_is_a_bad_message(frontend: Frontend, kind: str) -> None:
     """Bytes that are no submission → `bad_message`; the next submission is served."""
     answer = decode_answer(await frontend.exchange(GARBAGE[kind]))
     assert isinstance(answer, Rejected)
@@ -76,7 +77,8 @@ async def test_b57_garbage_is_a_bad_message(frontend: Frontend, kind: str) -> No
 
 
 @pytest.mark.nightly
-async def test_b57_a_thousand_mutated_submissions_are_all_answered(frontend: Frontend) -> None:
+@pytest.mark.promise("B57")
+async def test_a_thousand_mutated_submissions_are_all_answered(frontend: Frontend) -> None:
     """Submissions with bytes changed, cut or doubled → an answer to each, and no defect."""
     dice = random.Random(7)
     op = UserInput(NOWHERE, "go", overrides=TurnOverrides(max_steps=3, tools=("read",)))
@@ -200,7 +202,8 @@ async def test_the_largest_prompt_is_taken_and_a_larger_one_is_too_large(
     assert (await frontend.turn_ended(session_id, 2)).last_message == "short"
 
 
-async def test_b57_a_message_of_20_mb_closes_its_connection_and_no_other(
+@pytest.mark.promise("B57")
+async def test_a_message_of_20_mb_closes_its_connection_and_no_other(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     """20 MB at once → the connection is closed unread, memory stays flat, others are served."""
@@ -221,9 +224,8 @@ async def test_b57_a_message_of_20_mb_closes_its_connection_and_no_other(
     assert daemon.rss_bytes - before < MESSAGE_BYTES_MAX
 
 
-async def test_b57_strangers_on_the_sockets_disturb_nobody(
-    frontend: Frontend, daemon: Daemon
-) -> None:
+@pytest.mark.promise("B57")
+async def test_strangers_on_the_sockets_disturb_nobody(frontend: Frontend, daemon: Daemon) -> None:
     """Connections without nng, with another protocol, or silent → others are served, no leak."""
     await frontend.must(DaemonStatus())
     before = _descriptors(daemon)
@@ -242,7 +244,8 @@ async def test_b57_strangers_on_the_sockets_disturb_nobody(
             await frontend.must(DaemonStatus())
 
 
-async def test_b57_ten_thousand_connects_leave_nothing_behind(
+@pytest.mark.promise("B57")
+async def test_ten_thousand_connects_leave_nothing_behind(
     frontend: Frontend, daemon: Daemon
 ) -> None:
     """Connections that come and go, greeted or not, some in the middle of a message → no leak."""

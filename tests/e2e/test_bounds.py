@@ -37,7 +37,8 @@ DELAY_S_MAX = 1.0
 """How long nine in ten other requests may wait meanwhile, on a busy machine."""
 
 
-async def test_g12_b54_a_slow_frontend_costs_bounded_memory_and_nobody_elses_time(
+@pytest.mark.promise("G12", "B54")
+async def test_a_slow_frontend_costs_bounded_memory_and_nobody_elses_time(
     new_daemon: Callable[[], Daemon], workspace: Path, nursery: trio.Nursery, tillers: Tillers
 ) -> None:
     """A slow frontend misses 100,000 events → memory stays flat, others see no delay.
@@ -100,7 +101,8 @@ async def _status(frontend: Frontend) -> DaemonStatusResult:
     return status
 
 
-async def test_g12_a_full_queue_hands_the_input_back(frontend: Frontend, workspace: Path) -> None:
+@pytest.mark.promise("G12")
+async def test_a_full_queue_hands_the_input_back(frontend: Frontend, workspace: Path) -> None:
     """More input than may wait → `overloaded` with the input; all accepted input is delivered."""
     gate = Gate(workspace)
     steps = (calls(bash(gate.command)), always("ok"))
@@ -136,7 +138,8 @@ FLOODS = {
 
 
 @pytest.mark.parametrize("kind", FLOODS)
-async def test_g12_b59_a_flood_of_output_takes_bounded_memory_and_is_cut_and_spilled(
+@pytest.mark.promise("G12", "B59")
+async def test_a_flood_of_output_takes_bounded_memory_and_is_cut_and_spilled(
     frontend: Frontend, workspace: Path, daemon: Daemon, kind: str
 ) -> None:
     """A tool prints 1 GB, or binary, or never a newline → bounded memory, cut, a spill file.
@@ -170,7 +173,8 @@ async def test_g12_b59_a_flood_of_output_takes_bounded_memory_and_is_cut_and_spi
     assert live < 4 * LIVE_OUTPUT_CHARS_MAX
 
 
-async def test_g12_b59_floods_at_the_same_time_take_bounded_memory_each(
+@pytest.mark.promise("G12", "B59")
+async def test_floods_at_the_same_time_take_bounded_memory_each(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     """`scripts/soak/flood.py` does this with ten floods of 1 GiB, and measures others' delay."""
@@ -206,7 +210,8 @@ LARGEST_AT_ONCE = 4
 
 
 @pytest.mark.parametrize("kind", STRANGERS)
-async def test_g12_strangers_with_a_wrong_token_cost_nothing_that_grows(
+@pytest.mark.promise("G12")
+async def test_strangers_with_a_wrong_token_cost_nothing_that_grows(
     frontend: Frontend, daemon: Daemon, kind: str
 ) -> None:
     """The daemon cuts them off, again and again, and answers a frontend meanwhile.

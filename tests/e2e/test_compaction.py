@@ -62,7 +62,8 @@ def _purposes(daemon: Daemon, session_id: str) -> list[str]:
     return [r.purpose for r in daemon.asked(session_id) if r.purpose != "title"]
 
 
-async def test_b41_a_full_context_is_compacted_before_the_turn(
+@pytest.mark.promise("B41")
+async def test_a_full_context_is_compacted_before_the_turn(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     """Usage over the threshold before a turn → compaction first; the user's words stay."""
@@ -84,7 +85,8 @@ async def test_b41_a_full_context_is_compacted_before_the_turn(
     ]
 
 
-async def test_b41_a_context_that_fills_up_in_mid_turn_is_compacted_and_the_turn_goes_on(
+@pytest.mark.promise("B41")
+async def test_a_context_that_fills_up_in_mid_turn_is_compacted_and_the_turn_goes_on(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     """After tool output → compaction in mid-turn; the turn continues without new user input."""
@@ -100,7 +102,8 @@ async def test_b41_a_context_that_fills_up_in_mid_turn_is_compacted_and_the_turn
         assert said_in(request.items) == ["go"]
 
 
-async def test_b42_an_overflow_is_compacted_once_and_a_second_one_ends_the_turn(
+@pytest.mark.promise("B42")
+async def test_an_overflow_is_compacted_once_and_a_second_one_ends_the_turn(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     """The provider reports overflow → one compaction and one retry.
@@ -134,7 +137,8 @@ BAD_SUMMARIES = {
 
 
 @pytest.mark.parametrize("kind", BAD_SUMMARIES)
-async def test_b43_a_compaction_that_fails_is_made_up_for_by_dropping_old_output(
+@pytest.mark.promise("B43")
+async def test_a_compaction_that_fails_is_made_up_for_by_dropping_old_output(
     frontend: Frontend, workspace: Path, daemon: Daemon, kind: str
 ) -> None:
     """A compaction that fails or returns nothing → fallback, then a clear error; nothing lost."""
@@ -194,7 +198,8 @@ async def test_compact_says_that_there_is_nothing_or_why_it_failed(
     assert len(_compactions(frontend, session_id)) == 1
 
 
-async def test_b43_a_compaction_that_hangs_can_be_interrupted_and_loses_nothing(
+@pytest.mark.promise("B43")
+async def test_a_compaction_that_hangs_can_be_interrupted_and_loses_nothing(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     """A compaction that hangs → an interrupt ends it; history is as it was, the next one works."""
@@ -216,7 +221,8 @@ async def test_b43_a_compaction_that_hangs_can_be_interrupted_and_loses_nothing(
     assert said_in(frontend.requests(session_id)[-1].items) == ["go", "second", "third"]
 
 
-async def test_b44_old_output_is_pruned_and_a_reloaded_session_sends_the_same_bytes(
+@pytest.mark.promise("B44")
+async def test_old_output_is_pruned_and_a_reloaded_session_sends_the_same_bytes(
     new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery
 ) -> None:
     """Old tool output is pruned outside the protected window only; reloaded → the same bytes."""
@@ -253,7 +259,8 @@ def _outputs(server: LocalServer, number: int) -> list[str]:
     return [message["content"] for message in messages if message["role"] == "tool"]
 
 
-async def test_b45_ten_compactions_add_ten_summaries_to_the_log(
+@pytest.mark.promise("B45")
+async def test_ten_compactions_add_ten_summaries_to_the_log(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     """Ten compactions in a row → the log grows by summaries, not by copies of history."""

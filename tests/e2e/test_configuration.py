@@ -128,7 +128,8 @@ async def test_a_fifo_in_place_of_the_file_is_told_of_and_not_waited_for(
     assert "config.toml is not a regular file" in said
 
 
-async def test_g13_the_variable_of_a_new_provider_is_kept_from_commands(
+@pytest.mark.promise("G13")
+async def test_the_variable_of_a_new_provider_is_kept_from_commands(
     daemon: Daemon, frontend: Frontend, workspace: Path
 ) -> None:
     daemon.configure(

@@ -52,7 +52,8 @@ def tiller(daemon: Daemon, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
 
 
-async def test_b51_a_bit_that_flips_in_the_write_ahead_log_is_no_secret(
+@pytest.mark.promise("B51")
+async def test_a_bit_that_flips_in_the_write_ahead_log_is_no_secret(
     daemon: Daemon, nursery: trio.Nursery, workspace: Path
 ) -> None:
     """After `kill -9` whole sessions may be only there; `ls` and `doctor` report their loss."""
@@ -82,7 +83,8 @@ async def test_b51_a_bit_that_flips_in_the_write_ahead_log_is_no_secret(
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-async def test_b51_a_log_that_is_deleted_under_the_daemon_takes_nothing_more(
+@pytest.mark.promise("B51")
+async def test_a_log_that_is_deleted_under_the_daemon_takes_nothing_more(
     daemon: Daemon, nursery: trio.Nursery, workspace: Path, *, restarted: bool
 ) -> None:
     """No turn runs whose events a restart would lose."""
@@ -127,7 +129,8 @@ async def _one_session(daemon: Daemon, nursery: trio.Nursery, workspace: Path) -
     return session_id
 
 
-async def test_b51_doctor_sees_a_log_whose_file_can_not_be_written(
+@pytest.mark.promise("B51")
+async def test_doctor_sees_a_log_whose_file_can_not_be_written(
     daemon: Daemon, nursery: trio.Nursery, workspace: Path
 ) -> None:
     """With and without a daemon; a daemon that can't start says the same."""
@@ -152,7 +155,8 @@ async def test_b51_doctor_sees_a_log_whose_file_can_not_be_written(
 
 
 @pytest.mark.parametrize("first", [0, 2])
-async def test_b51_a_log_whose_pages_are_damaged_is_said_by_doctor_and_by_who_needs_it(
+@pytest.mark.promise("B51")
+async def test_a_log_whose_pages_are_damaged_is_said_by_doctor_and_by_who_needs_it(
     daemon: Daemon, nursery: trio.Nursery, workspace: Path, first: int
 ) -> None:
     """Doctor names the damage in a sentence, before anybody reads the page, and changes nothing."""
@@ -177,7 +181,8 @@ async def test_b51_a_log_whose_pages_are_damaged_is_said_by_doctor_and_by_who_ne
     daemon.start()
 
 
-async def test_b51_damage_that_was_met_is_said_by_doctor_and_ls_until_the_restart(
+@pytest.mark.promise("B51")
+async def test_damage_that_was_met_is_said_by_doctor_and_ls_until_the_restart(
     daemon: Daemon, nursery: trio.Nursery, workspace: Path
 ) -> None:
     """The damage is in one event, so that no check of pages finds it."""

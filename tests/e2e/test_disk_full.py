@@ -80,7 +80,8 @@ def daemon(new_daemon: Callable[[], Daemon], disk: Disk, tmp_path: Path) -> Daem
     return daemon
 
 
-async def test_b51_a_full_disk_is_said_and_passes(
+@pytest.mark.promise("B51")
+async def test_a_full_disk_is_said_and_passes(
     frontend: Frontend, workspace: Path, daemon: Daemon, disk: Disk
 ) -> None:
     """No room → `unavailable` with what to do; reading goes on; with room everything does."""
@@ -106,6 +107,7 @@ async def test_b51_a_full_disk_is_said_and_passes(
     await _restart_and_compare(frontend, daemon, session_id)
 
 
+@pytest.mark.promise("B51")
 async def test_every_op_that_is_refused_by_a_full_disk_says_so(
     frontend: Frontend, workspace: Path, disk: Disk
 ) -> None:
@@ -134,7 +136,8 @@ async def test_every_op_that_is_refused_by_a_full_disk_says_so(
     assert (await frontend.turn_ended(session_id, 2)).last_message == "fine"
 
 
-async def test_b51_a_disk_that_fills_up_in_mid_turn_ends_it_cleanly(
+@pytest.mark.promise("B51")
+async def test_a_disk_that_fills_up_in_mid_turn_ends_it_cleanly(
     frontend: Frontend, workspace: Path, daemon: Daemon, disk: Disk, tillers: Tillers
 ) -> None:
     """No room in mid-turn → its processes end; with room the session opens, the turn is closed.
@@ -173,7 +176,8 @@ async def test_b51_a_disk_that_fills_up_in_mid_turn_ends_it_cleanly(
 
 
 @pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGINT])
-async def test_b51_exec_ends_when_the_end_of_its_turn_can_not_be_stored(
+@pytest.mark.promise("B51")
+async def test_exec_ends_when_the_end_of_its_turn_can_not_be_stored(
     frontend: Frontend, workspace: Path, daemon: Daemon, disk: Disk, number: signal.Signals | None
 ) -> None:
     """It says why and what to do, by itself or at once after a signal; lists agree with it."""
@@ -211,7 +215,8 @@ async def test_b51_exec_ends_when_the_end_of_its_turn_can_not_be_stored(
     assert notice.text.startswith("The daemon could not write its log during this turn")
 
 
-async def test_b51_a_daemon_on_a_full_disk_says_so_or_starts(
+@pytest.mark.promise("B51")
+async def test_a_daemon_on_a_full_disk_says_so_or_starts(
     frontend: Frontend, workspace: Path, daemon: Daemon, disk: Disk
 ) -> None:
     """Killed with a turn open, then started without room → a sentence; with room all is there."""
@@ -227,7 +232,8 @@ async def test_b51_a_daemon_on_a_full_disk_says_so_or_starts(
     assert (await frontend.turn_ended(session_id)).outcome == "interrupted"
 
 
-async def test_b51_nothing_can_be_written_at_all(
+@pytest.mark.promise("B51")
+async def test_nothing_can_be_written_at_all(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     """Every write to a file fails, the daemon's own output too → `unavailable`, then as before."""
@@ -299,7 +305,8 @@ async def _restart_and_compare(frontend: Frontend, daemon: Daemon, session_id: s
     assert await frontend.log(session_id) == before
 
 
-async def test_b51_doctor_sees_a_full_disk_and_one_that_can_not_be_written(
+@pytest.mark.promise("B51")
+async def test_doctor_sees_a_full_disk_and_one_that_can_not_be_written(
     daemon: Daemon, disk: Disk, tmp_path: Path
 ) -> None:
     def doctor() -> tuple[int, str]:

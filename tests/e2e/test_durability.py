@@ -49,7 +49,8 @@ def daemon(new_daemon: Callable[[], Daemon]) -> Daemon:
     return daemon
 
 
-async def test_b49_kill_during_a_call_leaves_it_lost_and_no_process(
+@pytest.mark.promise("B49")
+async def test_kill_during_a_call_leaves_it_lost_and_no_process(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     """`kill -9` during a call → the turn is closed, the call is `lost`, its processes are dead."""
@@ -68,7 +69,8 @@ async def test_b49_kill_during_a_call_leaves_it_lost_and_no_process(
     assert (workspace / "effects").read_text() == "once\n"
 
 
-async def test_b49_what_outlives_daemon_and_reapers_is_swept_at_the_next_start(
+@pytest.mark.promise("B49")
+async def test_what_outlives_daemon_and_reapers_is_swept_at_the_next_start(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     """Daemon and reapers killed together → their commands live on until the next start."""
@@ -90,7 +92,8 @@ async def test_b49_what_outlives_daemon_and_reapers_is_swept_at_the_next_start(
     await _check_recovered(frontend, session_id)
 
 
-async def test_b49_kill_in_mid_stream_keeps_what_was_said(
+@pytest.mark.promise("B49")
+async def test_kill_in_mid_stream_keeps_what_was_said(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     """`kill -9` in mid-stream → what was seen of the answer is there, as `interrupted`."""
@@ -105,7 +108,8 @@ async def test_b49_kill_in_mid_stream_keeps_what_was_said(
     assert states["half a thought"] == "interrupted"
 
 
-async def test_b49_kill_while_an_approval_is_open_cancels_it(
+@pytest.mark.promise("B49")
+async def test_kill_while_an_approval_is_open_cancels_it(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     """`kill -9` while an approval is open → `cancelled`; the call never ran; nobody can answer."""
@@ -127,7 +131,8 @@ async def test_b49_kill_while_an_approval_is_open_cancels_it(
 
 
 @pytest.mark.parametrize("seen", range(1, 32, 3))
-async def test_b49_kill_after_any_event_loses_nothing_that_was_seen(
+@pytest.mark.promise("B49")
+async def test_kill_after_any_event_loses_nothing_that_was_seen(
     frontend: Frontend, workspace: Path, daemon: Daemon, seen: int
 ) -> None:
     """`kill -9` between the ack and the end, after each event → what was seen is still there.
@@ -152,7 +157,8 @@ async def test_b49_kill_after_any_event_loses_nothing_that_was_seen(
     assert not effects.exists() or effects.read_text() == "x\n"
 
 
-async def test_b49_kill_with_several_sessions_at_work_closes_all_of_them(
+@pytest.mark.promise("B49")
+async def test_kill_with_several_sessions_at_work_closes_all_of_them(
     frontend: Frontend, workspace: Path, daemon: Daemon, nursery: trio.Nursery
 ) -> None:
     """`kill -9` with five sessions in mid-turn → all closed before anyone asks; each goes on."""
@@ -174,7 +180,8 @@ async def test_b49_kill_with_several_sessions_at_work_closes_all_of_them(
     await second.close()
 
 
-async def test_b22_the_same_submission_has_the_same_answer_after_a_restart(
+@pytest.mark.promise("B22")
+async def test_the_same_submission_has_the_same_answer_after_a_restart(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     """The same submission id, also across a daemon restart → one effect, the same ack."""
@@ -196,7 +203,8 @@ async def test_b22_the_same_submission_has_the_same_answer_after_a_restart(
 
 
 @pytest.mark.parametrize("number", range(4))
-async def test_g3_a_submission_whose_answer_was_lost_takes_effect_once(
+@pytest.mark.promise("G3")
+async def test_a_submission_whose_answer_was_lost_takes_effect_once(
     frontend: Frontend, workspace: Path, daemon: Daemon, number: int
 ) -> None:
     """The daemon is killed before the ack arrives; sent again → one effect, and a true ack."""
@@ -218,7 +226,8 @@ async def test_g3_a_submission_whose_answer_was_lost_takes_effect_once(
     assert turns == [answer.result.turn_id]
 
 
-async def test_g10_input_that_was_acked_and_not_delivered_survives_a_kill(
+@pytest.mark.promise("G10")
+async def test_input_that_was_acked_and_not_delivered_survives_a_kill(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     """`kill -9` with a steer and a follow-up waiting → both are in the queue and delivered."""
@@ -243,7 +252,8 @@ async def test_g10_input_that_was_acked_and_not_delivered_survives_a_kill(
 
 
 @pytest.mark.parametrize("moment", ["call", "stream", "approval"])
-async def test_b52_sigterm_in_mid_turn_interrupts_it_and_leaves_in_time(
+@pytest.mark.promise("B52")
+async def test_sigterm_in_mid_turn_interrupts_it_and_leaves_in_time(
     frontend: Frontend, workspace: Path, daemon: Daemon, moment: str
 ) -> None:
     """SIGTERM in mid-turn → it is interrupted as `shutting_down`; exit within 5 s, status 0."""

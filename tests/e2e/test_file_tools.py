@@ -91,7 +91,8 @@ async def test_a_patch_is_asked_about_once_and_shown_whole(
 
 @pytest.mark.parametrize("number", range(KILLS))
 @pytest.mark.nightly
-async def test_g11_a_kill_in_the_middle_of_a_patch_leaves_all_files_old_or_all_new(
+@pytest.mark.promise("G11")
+async def test_a_kill_in_the_middle_of_a_patch_leaves_all_files_old_or_all_new(
     new_daemon: Callable[[], Daemon], workspace: Path, nursery: trio.Nursery, number: int
 ) -> None:
     """`kill -9` while a patch of many files is made → after the next start none is left between."""

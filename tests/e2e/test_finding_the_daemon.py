@@ -144,7 +144,8 @@ def test_a_daemon_that_has_no_sockets_here_is_named_with_its_pid(
         DaemonConnection(session_daemon.places, "test")
 
 
-def test_g14_a_record_that_others_can_write_is_not_followed(session_daemon: Daemon) -> None:
+@pytest.mark.promise("G14")
+def test_a_record_that_others_can_write_is_not_followed(session_daemon: Daemon) -> None:
     session_daemon.start()
     record = session_daemon.places.state / STATE_LOCK_FILE
     record.chmod(0o660)

@@ -26,7 +26,8 @@ async def _fork(frontend: Frontend, session_id: str, at: int | None = None) -> s
     return created.session_id
 
 
-async def test_b56_parent_and_fork_go_on_independently_and_nothing_is_copied(
+@pytest.mark.promise("B56")
+async def test_parent_and_fork_go_on_independently_and_nothing_is_copied(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     """Fork in the middle of history → both go on at the same time, and neither sees the other."""
@@ -61,7 +62,8 @@ async def test_b56_parent_and_fork_go_on_independently_and_nothing_is_copied(
     assert [call.output for call in calls_in(request.items)] == [gates[1].command]
 
 
-async def test_b56_a_fork_is_whole_after_a_kill_and_keeps_its_parent(
+@pytest.mark.promise("B56")
+async def test_a_fork_is_whole_after_a_kill_and_keeps_its_parent(
     new_daemon: Callable[[], Daemon], workspace: Path, nursery: trio.Nursery
 ) -> None:
     """`kill -9` → the fork has the history it shares; the parent can't be deleted before it."""

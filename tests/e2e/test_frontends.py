@@ -46,7 +46,8 @@ async def test_two_attached_frontends_see_the_same_list_byte_for_byte(
         await one.close()
 
 
-async def test_b30_a_turn_goes_on_when_its_frontend_dies(
+@pytest.mark.promise("B30")
+async def test_a_turn_goes_on_when_its_frontend_dies(
     frontend: Frontend, workspace: Path, daemon: Daemon, tillers: Tillers
 ) -> None:
     """The frontend dies in mid-turn → the turn goes on to its end."""
@@ -69,7 +70,8 @@ async def test_b30_a_turn_goes_on_when_its_frontend_dies(
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["daemon stays", "daemon restarts"])
-async def test_b53_a_stopped_frontend_gets_every_event_once_in_order(
+@pytest.mark.promise("B53")
+async def test_a_stopped_frontend_gets_every_event_once_in_order(
     new_daemon: Callable[[], Daemon],
     workspace: Path,
     nursery: trio.Nursery,

@@ -5,6 +5,7 @@ Each test lets a build try. Afterwards, the user runs git outside of the sandbox
 
 from pathlib import Path
 
+import pytest
 import trio
 
 from e2e.test_escalation import asked, begin_unasked, frontend
@@ -32,7 +33,8 @@ async def build(frontend: Frontend, workspace: Path, *lines: str) -> str:
     return call.output
 
 
-async def test_b60_a_build_writes_no_hook_of_another_repository_in_the_workspace(
+@pytest.mark.promise("B60")
+async def test_a_build_writes_no_hook_of_another_repository_in_the_workspace(
     frontend: Frontend, workspace: Path
 ) -> None:
     other, old = workspace / "projects" / "other", workspace / "old"

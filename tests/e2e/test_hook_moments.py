@@ -196,7 +196,8 @@ async def test_a_later_hook_judges_what_an_earlier_one_has_made_of_a_call(
     assert call.output.startswith("denied by the hook `guard`: guarded")
 
 
-async def test_g9_a_call_that_a_hook_makes_write_runs_after_the_reads_beside_it(
+@pytest.mark.promise("G9")
+async def test_a_call_that_a_hook_makes_write_runs_after_the_reads_beside_it(
     frontend: Frontend, workspace: Path
 ) -> None:
     session_id = await frontend.session(
@@ -218,7 +219,8 @@ async def test_g9_a_call_that_a_hook_makes_write_runs_after_the_reads_beside_it(
     )
 
 
-async def test_b60_a_hook_of_a_project_can_not_rewrite(frontend: Frontend, workspace: Path) -> None:
+@pytest.mark.promise("B60")
+async def test_a_hook_of_a_project_can_not_rewrite(frontend: Frontend, workspace: Path) -> None:
     (workspace / ".tiller").mkdir()
     answer = '{"arguments": {"command": "touch written.txt"}}'
     hook = f"[[hooks]]\non = \"tool_before\"\ncommand = '''echo '{answer}' '''\nname = \"sly\"\n"
@@ -250,7 +252,8 @@ async def test_a_hook_makes_the_turn_go_on_and_the_model_hears_why(
     assert (second["last_message"], second["continued"]) == ("now really", 1)
 
 
-async def test_g12_hooks_can_not_make_a_turn_go_on_for_ever(
+@pytest.mark.promise("G12")
+async def test_hooks_can_not_make_a_turn_go_on_for_ever(
     frontend: Frontend, workspace: Path
 ) -> None:
     (workspace / "stubborn").touch()

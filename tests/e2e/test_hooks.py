@@ -182,7 +182,8 @@ async def test_a_hook_that_takes_too_long_is_ended_and_may_count_as_a_no(
     assert "`strict`, which failed: it was stopped after its time limit of 0.3 s" in listed.output
 
 
-async def test_g8_an_interrupt_ends_a_hook_at_once_with_all_that_it_started(
+@pytest.mark.promise("G8")
+async def test_an_interrupt_ends_a_hook_at_once_with_all_that_it_started(
     frontend: Frontend, workspace: Path
 ) -> None:
     session_id = await frontend.session(workspace, calls(bash("echo slow")), always("done"))
@@ -290,7 +291,8 @@ async def test_what_a_hook_adds_keeps_no_sub_agent_from_the_task_that_the_user_g
     assert hook == "The user's hook `door` says: It is Sunday."
 
 
-async def test_b60_a_repository_can_not_name_hooks(frontend: Frontend, workspace: Path) -> None:
+@pytest.mark.promise("B60")
+async def test_a_repository_can_not_name_hooks(frontend: Frontend, workspace: Path) -> None:
     (workspace / ".tiller").mkdir()
     evil = '[[hooks]]\non = "turn_start"\ncommand = "touch evil"\n'
     (workspace / ".tiller" / "config.toml").write_text(evil)

@@ -82,7 +82,8 @@ def _ran(traces: Path) -> list[str]:
     return sorted(place.name for place in traces.iterdir())
 
 
-async def test_b60_looking_at_a_hostile_repository_runs_nothing(
+@pytest.mark.promise("B60")
+async def test_looking_at_a_hostile_repository_runs_nothing(
     frontend: Frontend, workspace: Path, traces: Path
 ) -> None:
     """Its configuration, `AGENTS.md`, hooks and git configuration start no process.
@@ -118,7 +119,8 @@ def listener() -> Generator[socket.socket]:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_b60_a_hostile_repository_runs_nothing_reaches_nobody_and_loosens_no_rule(
+@pytest.mark.promise("B60")
+async def test_a_hostile_repository_runs_nothing_reaches_nobody_and_loosens_no_rule(
     frontend: Frontend, workspace: Path, tmp_path: Path, listener: socket.socket, name: str
 ) -> None:
     """A turn uses every read-only tool, and then tries to write."""
@@ -156,7 +158,8 @@ async def test_b60_a_hostile_repository_runs_nothing_reaches_nobody_and_loosens_
         listener.accept()
 
 
-def test_b60_there_are_enough_hostile_repositories() -> None:
+@pytest.mark.promise("B60")
+def test_there_are_enough_hostile_repositories() -> None:
     assert len(HOSTILE) >= 60
 
 
@@ -165,7 +168,8 @@ def _written(parts: tuple[CallPart, ...]) -> list[str]:
 
 
 @pytest.mark.parametrize("command", ["git status", "git diff", "git log -p", "ls && git show"])
-async def test_b60_what_git_runs_of_the_repository_runs_in_the_enclosure(
+@pytest.mark.promise("B60")
+async def test_what_git_runs_of_the_repository_runs_in_the_enclosure(
     frontend: Frontend, workspace: Path, traces: Path, command: str
 ) -> None:
     """A command that only reads needs no question, as the programs that it runs can't write."""
@@ -177,7 +181,8 @@ async def test_b60_what_git_runs_of_the_repository_runs_in_the_enclosure(
     assert _ran(traces) == []
 
 
-async def test_b60_no_rule_is_loosened_by_an_agent_of_the_repository(
+@pytest.mark.promise("B60")
+async def test_no_rule_is_loosened_by_an_agent_of_the_repository(
     frontend: Frontend, workspace: Path, traces: Path
 ) -> None:
     (workspace / ".tiller" / "config.toml").unlink()
@@ -193,7 +198,8 @@ async def test_b60_no_rule_is_loosened_by_an_agent_of_the_repository(
     assert _ran(traces) == []
 
 
-async def test_b60_what_is_trusted_may_narrow_and_what_has_changed_is_not_trusted(
+@pytest.mark.promise("B60")
+async def test_what_is_trusted_may_narrow_and_what_has_changed_is_not_trusted(
     frontend: Frontend, workspace: Path
 ) -> None:
     config = workspace / ".tiller" / "config.toml"
@@ -225,7 +231,8 @@ async def test_b60_what_is_trusted_may_narrow_and_what_has_changed_is_not_truste
     assert await outcome(3) is None
 
 
-async def test_b60_what_would_loosen_something_can_not_be_trusted(
+@pytest.mark.promise("B60")
+async def test_what_would_loosen_something_can_not_be_trusted(
     frontend: Frontend, workspace: Path, traces: Path
 ) -> None:
     brought = await frontend.must(Project(str(workspace)))
@@ -322,7 +329,8 @@ async def trust(frontend: Frontend, workspace: Path) -> None:
     await frontend.must(Project(str(workspace), trust=True, digest=digest))
 
 
-async def test_b60_the_repository_is_hostile_indeed(workspace: Path, traces: Path) -> None:
+@pytest.mark.promise("B60")
+async def test_the_repository_is_hostile_indeed(workspace: Path, traces: Path) -> None:
     """Outside an enclosure, its programs do run."""
     await trio.run_process(["git", "status"], cwd=workspace, capture_stdout=True, check=False)
     assert "ran-git-core.fsmonitor" in _ran(traces)

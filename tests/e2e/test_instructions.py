@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from e2e.words import always, bash, calls, calls_in, read, text, write
 from support.daemon import Daemon
 from support.frontend import Frontend
@@ -126,7 +128,8 @@ async def test_instructions_are_told_again_when_history_no_longer_has_them(
     assert told(frontend, session_id) == [[file], [file], [file]]
 
 
-async def test_b60_packages_and_links_bring_no_instructions(
+@pytest.mark.promise("B60")
+async def test_packages_and_links_bring_no_instructions(
     frontend: Frontend, workspace: Path, tmp_path: Path
 ) -> None:
     """A dependency's AGENTS.md, or a link out of the workspace → no instructions."""
@@ -143,7 +146,8 @@ async def test_b60_packages_and_links_bring_no_instructions(
     assert told(frontend, session_id) == [[], []]
 
 
-async def test_b60_a_link_to_a_protected_file_brings_nothing_of_it_and_that_is_said(
+@pytest.mark.promise("B60")
+async def test_a_link_to_a_protected_file_brings_nothing_of_it_and_that_is_said(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     """`AGENTS.md` → `.env`, at the top and below → no word of it in a request or in the log."""

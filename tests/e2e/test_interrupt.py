@@ -30,7 +30,8 @@ sleep 100
 """
 
 
-async def test_b23_an_interrupt_leaves_no_process_and_keeps_the_output(
+@pytest.mark.promise("B23")
+async def test_an_interrupt_leaves_no_process_and_keeps_the_output(
     frontend: Frontend, workspace: Path
 ) -> None:
     """Interrupt during `sleep 100` with a grandchild deaf to SIGTERM and one that called `setsid`.
@@ -62,7 +63,8 @@ async def _interrupt_stubborn(frontend: Frontend, workspace: Path) -> float:
     return took_s
 
 
-async def test_b24_after_an_interrupt_every_call_has_a_result_and_the_notice_comes_once(
+@pytest.mark.promise("B24")
+async def test_after_an_interrupt_every_call_has_a_result_and_the_notice_comes_once(
     frontend: Frontend, workspace: Path
 ) -> None:
     """The next request has a result for every call; the notice is there exactly once, for good."""
@@ -92,7 +94,8 @@ async def test_b24_after_an_interrupt_every_call_has_a_result_and_the_notice_com
 
 
 @pytest.mark.parametrize("first", ["end", "interrupt"])
-async def test_b25_a_call_that_ends_at_the_same_instant_has_one_result(
+@pytest.mark.promise("B25")
+async def test_a_call_that_ends_at_the_same_instant_has_one_result(
     frontend: Frontend, workspace: Path, first: str
 ) -> None:
     """A call that finishes in the same instant → its real result wins; one completion."""
@@ -121,7 +124,8 @@ async def test_b25_a_call_that_ends_at_the_same_instant_has_one_result(
         assert calls_in(frontend.requests(session_id)[-1].items) == [call]
 
 
-async def test_b25_a_call_that_had_ended_keeps_its_real_result(
+@pytest.mark.promise("B25")
+async def test_a_call_that_had_ended_keeps_its_real_result(
     frontend: Frontend, workspace: Path
 ) -> None:
     """Of two calls side by side, the one that ended before the interrupt keeps its result."""
@@ -139,9 +143,8 @@ async def test_b25_a_call_that_had_ended_keeps_its_real_result(
     assert results == {"a": ("completed", None), "b": ("error", "aborted")}
 
 
-async def test_b26_an_interrupt_cancels_an_open_approval(
-    frontend: Frontend, workspace: Path
-) -> None:
+@pytest.mark.promise("B26")
+async def test_an_interrupt_cancels_an_open_approval(frontend: Frontend, workspace: Path) -> None:
     """Interrupt while an approval is open → `cancelled`; the model sees no denial."""
     session_id = await frontend.session(
         workspace, calls(bash("touch asked")), text("I see"), approve="ask"
@@ -163,7 +166,8 @@ async def test_b26_an_interrupt_cancels_an_open_approval(
     assert not (workspace / "asked").exists()
 
 
-async def test_b27_an_interrupt_of_a_finished_turn_leaves_the_running_one_alone(
+@pytest.mark.promise("B27")
+async def test_an_interrupt_of_a_finished_turn_leaves_the_running_one_alone(
     frontend: Frontend, workspace: Path
 ) -> None:
     """Interrupt with the id of a finished turn → rejected; the running one is unaffected."""
@@ -184,7 +188,8 @@ async def test_b27_an_interrupt_of_a_finished_turn_leaves_the_running_one_alone(
     assert (ended.outcome, ended.last_message) == ("completed", "two")
 
 
-async def test_b27_an_interrupt_while_idle_does_not_poison_the_next_input(
+@pytest.mark.promise("B27")
+async def test_an_interrupt_while_idle_does_not_poison_the_next_input(
     frontend: Frontend, workspace: Path
 ) -> None:
     """Interrupt while idle, then input → the input is not poisoned."""
@@ -196,7 +201,8 @@ async def test_b27_an_interrupt_while_idle_does_not_poison_the_next_input(
 
 
 @pytest.mark.parametrize("waiting", ["retry", "stream"])
-async def test_b28_an_interrupt_ends_a_wait_at_once(
+@pytest.mark.promise("B28")
+async def test_an_interrupt_ends_a_wait_at_once(
     frontend: Frontend, workspace: Path, waiting: str
 ) -> None:
     """Interrupt during a retry wait or a hanging stream → at once."""

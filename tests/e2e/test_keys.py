@@ -55,7 +55,8 @@ class Source:
 
 
 @pytest.mark.parametrize("kind", ["env", "command", "file", "keyring"])
-async def test_g13_a_key_reaches_the_provider_and_nothing_else_whoever_repeats_it(
+@pytest.mark.promise("G13")
+async def test_a_key_reaches_the_provider_and_nothing_else_whoever_repeats_it(
     kind: str,
     new_daemon: Callable[..., Daemon],
     workspace: Path,
@@ -120,7 +121,8 @@ ESCAPED = {
 }
 
 
-async def test_g13_a_provider_that_repeats_its_key_in_an_answer_tells_nobody(
+@pytest.mark.promise("G13")
+async def test_a_provider_that_repeats_its_key_in_an_answer_tells_nobody(
     new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery
 ) -> None:
     """In text, thinking, calls and the names of models, in pieces; escaped in errors.
@@ -173,7 +175,8 @@ PASSWORD = "s3cret-of-a-proxy"
 
 
 @pytest.mark.parametrize("right", [True, False])
-async def test_g13_the_proxy_gets_its_password_for_a_page_and_nobody_else_does(
+@pytest.mark.promise("G13")
+async def test_the_proxy_gets_its_password_for_a_page_and_nobody_else_does(
     new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery, *, right: bool
 ) -> None:
     """A page is fetched by the proxy in the daemon's environment; no command sees its password."""

@@ -32,7 +32,8 @@ def hook(workspace: Path) -> Path:
 
 
 @needs_sandbox
-async def test_b60_a_build_can_not_write_a_hook_that_git_reaches_by_a_link(
+@pytest.mark.promise("B60")
+async def test_a_build_can_not_write_a_hook_that_git_reaches_by_a_link(
     confined: tuple[Daemon, Frontend],
     workspace: Path,
     hook: Path,
@@ -45,7 +46,8 @@ async def test_b60_a_build_can_not_write_a_hook_that_git_reaches_by_a_link(
 
 
 @needs_sandbox
-async def test_b60_permission_to_write_does_not_cover_such_a_hook(
+@pytest.mark.promise("B60")
+async def test_permission_to_write_does_not_cover_such_a_hook(
     confined: tuple[Daemon, Frontend], workspace: Path, hook: Path
 ) -> None:
     frontend = confined[1]

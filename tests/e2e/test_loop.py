@@ -16,7 +16,8 @@ from tiller_protocol.ops import Answer, SessionList, UserInput
 from tiller_protocol.settings import TurnOverrides
 
 
-async def test_b1_text_and_stop_is_one_request_and_ends_the_turn(
+@pytest.mark.promise("B1")
+async def test_text_and_stop_is_one_request_and_ends_the_turn(
     frontend: Frontend, workspace: Path
 ) -> None:
     """Text, stop → `turn_started`, `step_started`, item, deltas, `step_ended`, `turn_ended`."""
@@ -38,7 +39,8 @@ async def test_b1_text_and_stop_is_one_request_and_ends_the_turn(
     assert len(frontend.requests(session_id)) == 1
 
 
-async def test_b2_the_second_request_holds_the_call_and_its_result(
+@pytest.mark.promise("B2")
+async def test_the_second_request_holds_the_call_and_its_result(
     frontend: Frontend, workspace: Path
 ) -> None:
     """A tool call, then text → request 2 holds the call and its result under the same id."""
@@ -54,7 +56,8 @@ async def test_b2_the_second_request_holds_the_call_and_its_result(
     assert "hello" in call.output
 
 
-async def test_b3_a_call_that_ends_with_stop_is_run(frontend: Frontend, workspace: Path) -> None:
+@pytest.mark.promise("B3")
+async def test_a_call_that_ends_with_stop_is_run(frontend: Frontend, workspace: Path) -> None:
     """Finish reason `stop` with a tool call in it → it runs and a second request is made."""
     stopped = ScriptStep(parts=(TextPart("Let me look."), bash("echo looked")), finish="stop")
     session_id = await frontend.session(workspace, stopped, text("done"))
@@ -64,7 +67,8 @@ async def test_b3_a_call_that_ends_with_stop_is_run(frontend: Frontend, workspac
     assert [call.output.strip() for call in calls_in(second.items)] == ["looked"]
 
 
-async def test_b4_an_empty_response_is_asked_about_once_then_the_turn_fails(
+@pytest.mark.promise("B4")
+async def test_an_empty_response_is_asked_about_once_then_the_turn_fails(
     frontend: Frontend, workspace: Path
 ) -> None:
     """Empty assistant message → a notice and a second request; empty again → `failed`."""
@@ -81,7 +85,8 @@ async def test_b4_an_empty_response_is_asked_about_once_then_the_turn_fails(
     assert len(frontend.requests(session_id)) == 4
 
 
-async def test_b5_an_unknown_tool_gets_an_error_and_case_is_repaired(
+@pytest.mark.promise("B5")
+async def test_an_unknown_tool_gets_an_error_and_case_is_repaired(
     frontend: Frontend, workspace: Path
 ) -> None:
     """Unknown tool → an `invalid` call that lists the tools; `READ` is repaired to `read`."""
@@ -99,7 +104,8 @@ async def test_b5_an_unknown_tool_gets_an_error_and_case_is_repaired(
     assert "hello" in repaired.output
 
 
-async def test_b5_a_close_tool_is_offered_and_never_called_instead(
+@pytest.mark.promise("B5")
+async def test_a_close_tool_is_offered_and_never_called_instead(
     frontend: Frontend, workspace: Path
 ) -> None:
     """A misspelt name, or another program's name for a tool → a suggestion, and nothing runs."""
@@ -118,9 +124,8 @@ async def test_b5_a_close_tool_is_offered_and_never_called_instead(
     assert not (workspace / "ran").exists()
 
 
-async def test_b6_a_misspelt_argument_is_not_passed_over(
-    frontend: Frontend, workspace: Path
-) -> None:
+@pytest.mark.promise("B6")
+async def test_a_misspelt_argument_is_not_passed_over(frontend: Frontend, workspace: Path) -> None:
     """A misspelt optional field, at any depth → an error that names it and the right field."""
     slip = CallPart("bash", arguments={"command": "touch ran", "timout_s": 5})
     longer = CallPart("read", arguments={"file_path": "greeting.txt"})
@@ -136,7 +141,8 @@ async def test_b6_a_misspelt_argument_is_not_passed_over(
     assert not (workspace / "ran").exists()
 
 
-async def test_b6_arguments_that_do_not_fit_name_the_field_and_run_nothing(
+@pytest.mark.promise("B6")
+async def test_arguments_that_do_not_fit_name_the_field_and_run_nothing(
     frontend: Frontend, workspace: Path
 ) -> None:
     """Arguments that are no JSON, or of the wrong type → an error result, the tool does not run."""
@@ -153,7 +159,8 @@ async def test_b6_arguments_that_do_not_fit_name_the_field_and_run_nothing(
     assert not (workspace / "wrong").exists()
 
 
-async def test_b7_a_response_that_was_cut_off_runs_no_call(
+@pytest.mark.promise("B7")
+async def test_a_response_that_was_cut_off_runs_no_call(
     frontend: Frontend, workspace: Path
 ) -> None:
     """Finish reason `length` with calls → each call gets an error result, none runs."""
@@ -167,7 +174,8 @@ async def test_b7_a_response_that_was_cut_off_runs_no_call(
     assert not (workspace / "two").exists()
 
 
-async def test_b7_an_answer_that_was_cut_off_is_continued_twice_at_most(
+@pytest.mark.promise("B7")
+async def test_an_answer_that_was_cut_off_is_continued_twice_at_most(
     frontend: Frontend, workspace: Path
 ) -> None:
     """Finish reason `length` without calls → up to two more requests; then `limit_reached`."""
@@ -183,7 +191,8 @@ async def test_b7_an_answer_that_was_cut_off_is_continued_twice_at_most(
     assert ended.last_message == "abc"
 
 
-async def test_b8_the_last_step_gets_the_notice_and_no_tools(
+@pytest.mark.promise("B8")
+async def test_the_last_step_gets_the_notice_and_no_tools(
     frontend: Frontend, workspace: Path
 ) -> None:
     """`max_steps = 2`, a model that always calls → `limit_reached` when it calls anyway."""
@@ -199,7 +208,8 @@ async def test_b8_the_last_step_gets_the_notice_and_no_tools(
     assert (workspace / "calls").read_text() == "again\n"
 
 
-async def test_b9_the_third_same_call_in_a_row_asks_and_a_no_ends_the_turn(
+@pytest.mark.promise("B9")
+async def test_the_third_same_call_in_a_row_asks_and_a_no_ends_the_turn(
     frontend: Frontend, workspace: Path
 ) -> None:
     """Same tool and arguments three times in a row → a `doom_loop` request; reject → `blocked`.
@@ -225,9 +235,8 @@ async def test_b9_the_third_same_call_in_a_row_asks_and_a_no_ends_the_turn(
     assert third.output == "rejected by the user: it stays the same"
 
 
-async def test_b9_always_is_asked_no_more_in_this_session(
-    frontend: Frontend, workspace: Path
-) -> None:
+@pytest.mark.promise("B9")
+async def test_always_is_asked_no_more_in_this_session(frontend: Frontend, workspace: Path) -> None:
     """`always` → no further question in this session, but another session does ask."""
     same = calls(read("greeting.txt"))
     steps = (*[same] * 7, text("one"), *[same] * 4, text("two"))
@@ -251,7 +260,8 @@ SCHEMA = {
 }
 
 
-async def test_b10_an_answer_by_a_schema_validates_or_fails_after_one_repair(
+@pytest.mark.promise("B10")
+async def test_an_answer_by_a_schema_validates_or_fails_after_one_repair(
     frontend: Frontend, workspace: Path
 ) -> None:
     """A turn with an output schema → the final message validates, or the turn fails, typed."""
@@ -275,7 +285,8 @@ async def test_b10_an_answer_by_a_schema_validates_or_fails_after_one_repair(
     assert (await frontend.turn_ended(session_id, 4)).last_message == "fine"
 
 
-async def test_b11_the_first_turn_gets_a_title_by_a_side_request(
+@pytest.mark.promise("B11")
+async def test_the_first_turn_gets_a_title_by_a_side_request(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     """First turn → a title by a side request, for every list; later turns have none."""
@@ -302,7 +313,8 @@ TITLES = {
 
 
 @pytest.mark.parametrize("kind", TITLES)
-async def test_b11_a_title_that_fails_or_hangs_changes_nothing_else(
+@pytest.mark.promise("B11")
+async def test_a_title_that_fails_or_hangs_changes_nothing_else(
     frontend: Frontend, workspace: Path, daemon: Daemon, kind: str
 ) -> None:
     """The title model failing or hanging → the events are those without one, and a warning."""
@@ -325,7 +337,8 @@ async def test_b11_a_title_that_fails_or_hangs_changes_nothing_else(
     assert (await frontend.snapshot(session_id)).title == "go"
 
 
-async def test_b12_a_second_start_is_busy_and_two_autos_share_a_turn(
+@pytest.mark.promise("B12")
+async def test_a_second_start_is_busy_and_two_autos_share_a_turn(
     frontend: Frontend, workspace: Path
 ) -> None:
     """A second `start` → `busy`; two callers at once with `auto` → one turn, one steers it."""

@@ -90,7 +90,8 @@ def warnings(frontend: Frontend, session_id: str) -> list[str]:
     return [body.message for body in found if isinstance(body, WarningRaised)]
 
 
-async def test_b35_tools_that_only_read_run_beside_each_other_and_others_alone(
+@pytest.mark.promise("B35")
+async def test_tools_that_only_read_run_beside_each_other_and_others_alone(
     frontend: Frontend, workspace: Path
 ) -> None:
     """A tool with readOnlyHint runs in parallel; one without runs alone."""
@@ -124,7 +125,8 @@ async def test_b35_tools_that_only_read_run_beside_each_other_and_others_alone(
     assert order[alone:] == after
 
 
-async def test_b35_a_server_that_dies_in_mid_call_yields_an_error_and_is_started_again(
+@pytest.mark.promise("B35")
+async def test_a_server_that_dies_in_mid_call_yields_an_error_and_is_started_again(
     frontend: Frontend, workspace: Path
 ) -> None:
     """A server that dies in mid-call yields an error result and is restarted for the next call."""
@@ -180,7 +182,8 @@ async def test_a_turn_is_offered_the_tools_and_a_bad_server_is_a_warning_once(
     assert (listed.server, listed.effect) == ("tiny", "read")
 
 
-async def test_g6_a_turn_keeps_the_tools_that_it_began_with(
+@pytest.mark.promise("G6")
+async def test_a_turn_keeps_the_tools_that_it_began_with(
     frontend: Frontend, workspace: Path
 ) -> None:
     session_id = await frontend.session(
@@ -300,7 +303,8 @@ async def test_progress_is_live_output(frontend: Frontend, workspace: Path) -> N
     assert frontend.completed_calls(session_id)[0].output == "counted"
 
 
-async def test_b23_an_interrupt_of_a_call_is_told_to_the_server_which_stays_usable(
+@pytest.mark.promise("B23")
+async def test_an_interrupt_of_a_call_is_told_to_the_server_which_stays_usable(
     frontend: Frontend, workspace: Path
 ) -> None:
     note = workspace / "note"
@@ -319,7 +323,8 @@ async def test_b23_an_interrupt_of_a_call_is_told_to_the_server_which_stays_usab
     assert (aborted.error_kind, pid.state) == ("aborted", "completed")
 
 
-async def test_g13_a_server_gets_no_keys_but_those_it_was_given_and_they_are_not_told(
+@pytest.mark.promise("G13")
+async def test_a_server_gets_no_keys_but_those_it_was_given_and_they_are_not_told(
     frontend: Frontend, workspace: Path
 ) -> None:
     session_id = await frontend.session(workspace, calls(bench("environment")), text("done"))

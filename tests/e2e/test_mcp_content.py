@@ -114,7 +114,8 @@ async def test_resources_are_read_and_attached_once_each(
     assert image.media_type == "image/png"
 
 
-async def test_g13_secrets_of_a_server_do_not_come_back_in_its_resources(
+@pytest.mark.promise("G13")
+async def test_secrets_of_a_server_do_not_come_back_in_its_resources(
     frontend: Frontend, workspace: Path
 ) -> None:
     message = await heard(frontend, workspace, "@tiny:note://one")

@@ -104,7 +104,8 @@ async def test_a_server_that_wants_a_login_says_so_and_works_after_it(
     assert stat.S_IMODE(stored(daemon).parent.stat().st_mode) == 0o700
 
 
-async def test_g13_no_token_of_a_login_gets_into_the_log(
+@pytest.mark.promise("G13")
+async def test_no_token_of_a_login_gets_into_the_log(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     await log_in(frontend)
@@ -177,7 +178,8 @@ async def test_what_a_browser_elsewhere_was_sent_to_can_be_pasted(frontend: Fron
     await until_done(frontend)
 
 
-async def test_g14_a_page_that_does_not_know_the_login_has_no_effect(frontend: Frontend) -> None:
+@pytest.mark.promise("G14")
+async def test_a_page_that_does_not_know_the_login_has_no_effect(frontend: Frontend) -> None:
     url = await begin(frontend)
     address = await last_address(url)
     for wrong in (re.sub("state=[^&]*", "state=guessed", address), address.split("?")[0]):

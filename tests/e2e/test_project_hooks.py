@@ -98,7 +98,8 @@ async def until_there(path: Path) -> None:
             await trio.sleep(0.01)
 
 
-async def test_b60_hooks_of_a_project_run_only_when_it_is_trusted_and_that_is_said_once(
+@pytest.mark.promise("B60")
+async def test_hooks_of_a_project_run_only_when_it_is_trusted_and_that_is_said_once(
     frontend: Frontend, workspace: Path
 ) -> None:
     bring(workspace)
@@ -159,7 +160,8 @@ async def test_what_has_changed_runs_no_more_at_once_and_what_must_not_be_passed
 
 
 @needs_sandbox
-async def test_b60_a_projects_hook_runs_in_the_sandbox_with_a_clean_environment(
+@pytest.mark.promise("B60")
+async def test_a_projects_hook_runs_in_the_sandbox_with_a_clean_environment(
     new_daemon: Callable[..., Daemon], nursery: trio.Nursery, workspace: Path
 ) -> None:
     daemon = new_daemon(DEFAULT)

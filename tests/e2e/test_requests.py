@@ -18,7 +18,8 @@ from tiller_protocol.ops import Answer, SessionList
 from tiller_protocol.settings import Rule
 
 
-async def test_b40_the_first_answer_wins_and_everybody_else_is_told_who_gave_it(
+@pytest.mark.promise("B40")
+async def test_the_first_answer_wins_and_everybody_else_is_told_who_gave_it(
     frontend: Frontend, workspace: Path, daemon: Daemon, nursery: trio.Nursery
 ) -> None:
     """A second frontend attaches while a request is open → it gets the request, from a list too.
@@ -61,7 +62,8 @@ async def test_b40_the_first_answer_wins_and_everybody_else_is_told_who_gave_it(
 
 
 @pytest.mark.parametrize("end", ["kill", "sigterm"])
-async def test_b40_all_of_it_also_after_a_restart(
+@pytest.mark.promise("B40")
+async def test_all_of_it_also_after_a_restart(
     new_daemon: Callable[[], Daemon], workspace: Path, nursery: trio.Nursery, end: str
 ) -> None:
     """A request that was answered, one that the end of the daemon cancelled, and a new one.
@@ -104,7 +106,8 @@ def _resolved_by(who: str, resolution: str = "once") -> tuple[str, dict[str, str
     return "already_resolved", {"resolution": resolution, "by": who}
 
 
-async def test_b36_always_resolves_other_requests_that_now_match(
+@pytest.mark.promise("B36")
+async def test_always_resolves_other_requests_that_now_match(
     frontend: Frontend, workspace: Path
 ) -> None:
     """`always` for a pattern → other open requests that now match are resolved without asking."""
@@ -156,7 +159,8 @@ async def test_always_does_not_undo_a_denial_of_something_narrower(
     assert len(_opened(frontend, session_id)) == 1
 
 
-async def test_b37_a_rejection_without_a_reason_ends_the_turn_blocked(
+@pytest.mark.promise("B37")
+async def test_a_rejection_without_a_reason_ends_the_turn_blocked(
     frontend: Frontend, workspace: Path
 ) -> None:
     """Reject without a reason → the other open requests are rejected too; `blocked`."""
@@ -172,7 +176,8 @@ async def test_b37_a_rejection_without_a_reason_ends_the_turn_blocked(
     assert not (workspace / "never").exists()
 
 
-async def test_b37_a_rejection_with_a_reason_is_the_result_of_that_call_only(
+@pytest.mark.promise("B37")
+async def test_a_rejection_with_a_reason_is_the_result_of_that_call_only(
     frontend: Frontend, workspace: Path
 ) -> None:
     """Reject with a reason → the model gets it and goes on; the other request stays open."""
@@ -237,7 +242,8 @@ AROUND_LS = (
 """What begins with, holds or pretends to be an allowed `ls`."""
 
 
-async def test_b38_an_allowed_command_takes_nothing_else_with_it(
+@pytest.mark.promise("B38")
+async def test_an_allowed_command_takes_nothing_else_with_it(
     frontend: Frontend, workspace: Path
 ) -> None:
     """`ls && rm -rf x` with `ls` allowed → still asks; so does every other way to join them.
@@ -266,7 +272,8 @@ async def test_b38_an_allowed_command_takes_nothing_else_with_it(
     assert (workspace / "x").is_dir()
 
 
-async def test_b39_what_a_rule_denies_is_not_run_and_nobody_is_asked(
+@pytest.mark.promise("B39")
+async def test_what_a_rule_denies_is_not_run_and_nobody_is_asked(
     frontend: Frontend, workspace: Path
 ) -> None:
     """A rule denies → not run, the reason is in the result, nobody is asked."""
@@ -301,7 +308,8 @@ def _resolved(frontend: Frontend, session_id: str) -> list[RequestResolved]:
     return [body for body in bodies if isinstance(body, RequestResolved)]
 
 
-async def test_b58_a_call_is_judged_when_the_calls_before_it_have_ended(
+@pytest.mark.promise("B58")
+async def test_a_call_is_judged_when_the_calls_before_it_have_ended(
     frontend: Frontend, workspace: Path, tmp_path: Path
 ) -> None:
     """A link that the first call makes does not take the second one out of the workspace unseen."""
@@ -348,7 +356,8 @@ async def test_a_request_about_a_command_has_all_of_it_whatever_it_is_that_asks(
     await frontend.turn_ended(session_id)
 
 
-async def test_b58_what_changes_while_it_is_asked_about_does_not_run(
+@pytest.mark.promise("B58")
+async def test_what_changes_while_it_is_asked_about_does_not_run(
     frontend: Frontend, workspace: Path, tmp_path: Path
 ) -> None:
     """A path that changes its target after the user's approval is not followed."""

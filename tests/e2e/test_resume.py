@@ -67,7 +67,8 @@ def notices(frontend: Frontend, session_id: str) -> list[str]:
     return [item.code for item in items if isinstance(item, Notice)]
 
 
-async def test_b50_the_turn_goes_on_and_a_call_that_was_in_flight_is_lost(
+@pytest.mark.promise("B50")
+async def test_the_turn_goes_on_and_a_call_that_was_in_flight_is_lost(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     """`kill -9` in a call of step 2 → step 3 of the same turn, the call `lost`, not repeated."""
@@ -93,7 +94,8 @@ async def test_b50_the_turn_goes_on_and_a_call_that_was_in_flight_is_lost(
     assert all(gone(pid) for pid in before)
 
 
-async def test_b50_a_turn_that_goes_on_does_not_start_again_for_hooks(
+@pytest.mark.promise("B50")
+async def test_a_turn_that_goes_on_does_not_start_again_for_hooks(
     new_daemon: Callable[..., Daemon], nursery: trio.Nursery, workspace: Path
 ) -> None:
     hooks = "".join(
@@ -117,7 +119,8 @@ async def test_b50_a_turn_that_goes_on_does_not_start_again_for_hooks(
     await frontend.close()
 
 
-async def test_b50_a_turn_is_resumed_three_times_at_the_most(
+@pytest.mark.promise("B50")
+async def test_a_turn_is_resumed_three_times_at_the_most(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     session_id = await frontend.session(workspace, HANG_FOR_EVER)
@@ -134,7 +137,8 @@ async def test_b50_a_turn_is_resumed_three_times_at_the_most(
     assert ended.steps == 4
 
 
-async def test_b50_what_was_said_is_kept_and_steering_arrives_after_the_restart(
+@pytest.mark.promise("B50")
+async def test_what_was_said_is_kept_and_steering_arrives_after_the_restart(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     session_id = await frontend.session(workspace, hang("half a thought"), always("I see"))
@@ -150,7 +154,8 @@ async def test_b50_what_was_said_is_kept_and_steering_arrives_after_the_restart(
     assert [(item.text, item.state) for item in halves] == [("half a thought", "interrupted")]
 
 
-async def test_b50_an_open_approval_is_cancelled_and_asked_anew_if_the_model_still_wants_it(
+@pytest.mark.promise("B50")
+async def test_an_open_approval_is_cancelled_and_asked_anew_if_the_model_still_wants_it(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     touch = calls(bash("touch asked"))
@@ -168,7 +173,8 @@ async def test_b50_an_open_approval_is_cancelled_and_asked_anew_if_the_model_sti
     assert (aborted.error_kind, ran.state) == ("aborted", "completed")
 
 
-async def test_b50_limits_count_over_the_restart_and_the_turn_is_what_it_was(
+@pytest.mark.promise("B50")
+async def test_limits_count_over_the_restart_and_the_turn_is_what_it_was(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     gate = Gate(workspace)
@@ -190,7 +196,8 @@ async def test_b50_limits_count_over_the_restart_and_the_turn_is_what_it_was(
 
 
 @pytest.mark.parametrize("mode", ["shutdown", "SIGTERM"])
-async def test_b52_a_turn_that_is_stopped_goes_on_after_the_restart(
+@pytest.mark.promise("B52")
+async def test_a_turn_that_is_stopped_goes_on_after_the_restart(
     frontend: Frontend, workspace: Path, daemon: Daemon, mode: str
 ) -> None:
     gate = Gate(workspace)
@@ -211,7 +218,8 @@ async def test_b52_a_turn_that_is_stopped_goes_on_after_the_restart(
     assert notices(frontend, session_id) == ["resumed"]
 
 
-async def test_b50_an_own_command_and_a_compaction_are_closed(
+@pytest.mark.promise("B50")
+async def test_an_own_command_and_a_compaction_are_closed(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     gate = Gate(workspace)
@@ -231,7 +239,8 @@ async def test_b50_an_own_command_and_a_compaction_are_closed(
 
 
 @pytest.mark.parametrize("mode", ["kill -9", "SIGTERM"])
-async def test_b50_a_sub_agents_turn_is_closed_and_its_owner_goes_on(
+@pytest.mark.promise("B50")
+async def test_a_sub_agents_turn_is_closed_and_its_owner_goes_on(
     frontend: Frontend, workspace: Path, daemon: Daemon, mode: str
 ) -> None:
     helper = {"model": daemon.script(HANG_FOR_EVER), "description": "helps"}
@@ -261,7 +270,8 @@ async def test_b50_a_sub_agents_turn_is_closed_and_its_owner_goes_on(
     assert f"session is {child}. To continue from there, `resume` it." in call.output
 
 
-async def test_b50_a_turn_whose_model_is_gone_is_closed_and_says_why(
+@pytest.mark.promise("B50")
+async def test_a_turn_whose_model_is_gone_is_closed_and_says_why(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     session_id = await frontend.session(workspace, HANG_FOR_EVER)

@@ -69,7 +69,8 @@ async def _retry(frontend: Frontend, session_id: str, number: int = 1) -> Status
     return event.body
 
 
-async def test_b46_the_delay_that_the_provider_asks_for_is_waited(asking: Asking) -> None:
+@pytest.mark.promise("B46")
+async def test_the_delay_that_the_provider_asks_for_is_waited(asking: Asking) -> None:
     """429 with `retry-after-ms` → that delay, then the same request again; the turn completes."""
     limit = status(429, {"error": {"message": "slow down"}}, retry_after_ms="30")
     async with asking(limit, said(*WORDS)) as (frontend, server, session_id):
@@ -82,7 +83,8 @@ async def test_b46_the_delay_that_the_provider_asks_for_is_waited(asking: Asking
         assert first.data == second.data
 
 
-async def test_b46_seconds_and_dates_are_understood(asking: Asking) -> None:
+@pytest.mark.promise("B46")
+async def test_seconds_and_dates_are_understood(asking: Asking) -> None:
     """429 with `retry-after: 77` or a date in 77 s → that delay; an interrupt ends the delay."""
     date = format_datetime(datetime.now(UTC) + timedelta(seconds=77), usegmt=True)
     limits = [status(429, retry_after=form) for form in ("77", date)]
@@ -99,7 +101,8 @@ async def test_b46_seconds_and_dates_are_understood(asking: Asking) -> None:
         assert len(server.received) == 2
 
 
-async def test_b46_a_longer_delay_than_allowed_ends_the_turn_and_says_when_to_come_back(
+@pytest.mark.promise("B46")
+async def test_a_longer_delay_than_allowed_ends_the_turn_and_says_when_to_come_back(
     asking: Asking,
 ) -> None:
     """`retry-after: 7200` → no second request; the turn fails and names the time."""
@@ -114,7 +117,8 @@ async def test_b46_a_longer_delay_than_allowed_ends_the_turn_and_says_when_to_co
         assert (await frontend.turn_ended(session_id, 2)).last_message == "fine"
 
 
-async def test_b46_without_advice_the_delay_is_short_and_random(asking: Asking) -> None:
+@pytest.mark.promise("B46")
+async def test_without_advice_the_delay_is_short_and_random(asking: Asking) -> None:
     """500, 502, 503, 529 without `retry-after` → the second attempt after 0.5 to 1 s."""
     codes = (500, 502, 503, 529)
     delays: set[float] = set()
@@ -141,7 +145,8 @@ total_s = 0.05
 """
 
 
-async def test_b46_the_limits_of_the_configuration_hold(asking: Asking) -> None:
+@pytest.mark.promise("B46")
+async def test_the_limits_of_the_configuration_hold(asking: Asking) -> None:
     """`[retry]` limits attempts, each delay, and the total delay of a request."""
     pause = status(429, {"error": {"message": "slow down"}}, retry_after_ms="30")
     too_long = status(429, {"error": {"message": "slow down"}}, retry_after="6")
@@ -158,7 +163,8 @@ async def test_b46_the_limits_of_the_configuration_hold(asking: Asking) -> None:
         assert asked_for.delay_s == 0.03
 
 
-async def test_b46_what_would_fail_again_is_not_tried_again(asking: Asking) -> None:
+@pytest.mark.promise("B46")
+async def test_what_would_fail_again_is_not_tried_again(asking: Asking) -> None:
     """400, 401, 403 → no retry; the turn fails with a message, and a later turn works."""
     codes = (400, 401, 403)
     async with asking(*map(status, codes), said("fine")) as (frontend, server, session_id):
@@ -183,7 +189,8 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("where", BROKEN)
-async def test_b47_a_stream_that_breaks_is_asked_for_again_in_the_same_turn(
+@pytest.mark.promise("B47")
+async def test_a_stream_that_breaks_is_asked_for_again_in_the_same_turn(
     asking: Asking, where: str
 ) -> None:
     """The stream breaks before, in the middle of, or just before the end of a response → retried.
@@ -209,9 +216,8 @@ async def test_b47_a_stream_that_breaks_is_asked_for_again_in_the_same_turn(
         ]
 
 
-async def test_b47_a_call_in_a_stream_that_breaks_does_not_run(
-    asking: Asking, workspace: Path
-) -> None:
+@pytest.mark.promise("B47")
+async def test_a_call_in_a_stream_that_breaks_does_not_run(asking: Asking, workspace: Path) -> None:
     """A response with a whole call breaks just before its end → the call runs only once."""
     frames = call_frames(("bash", {"command": "echo x >> effects"}))
     broken = events(*frames[:-2], end=False)
@@ -233,7 +239,8 @@ def taken_port() -> Generator[int]:
         yield held.getsockname()[1]
 
 
-async def test_b48_a_server_that_is_not_there_is_waited_for(
+@pytest.mark.promise("B48")
+async def test_a_server_that_is_not_there_is_waited_for(
     new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery, taken_port: int
 ) -> None:
     """Connection refused → waits without using up retries, until the server is there."""
@@ -254,7 +261,8 @@ async def test_b48_a_server_that_is_not_there_is_waited_for(
         await frontend.close()
 
 
-async def test_b48_how_long_a_server_is_waited_for_is_configured(
+@pytest.mark.promise("B48")
+async def test_how_long_a_server_is_waited_for_is_configured(
     new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery, taken_port: int
 ) -> None:
     """`outage_s` shorter than the first delay → no wait; the turn fails and says why."""

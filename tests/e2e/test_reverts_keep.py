@@ -62,7 +62,8 @@ async def run(command: str, workspace: Path) -> None:
         (OUTSIDE, "mv ../out/x .", "x"),
     ],
 )
-async def test_b55_what_no_snapshot_had_before_stays_and_is_named(
+@pytest.mark.promise("B55")
+async def test_what_no_snapshot_had_before_stays_and_is_named(
     frontend: Frontend, workspace: Path, before: str, command: str, kept: str
 ) -> None:
     await run(before, workspace)

@@ -86,7 +86,8 @@ async def test_follow_starts_after_an_event_and_tells_when_it_has_caught_up(
     assert seqs(again) == list(range(4, again[-1]["seq"] + 1))
 
 
-async def test_g3_the_same_id_gets_the_same_answer_and_one_turn(
+@pytest.mark.promise("G3")
+async def test_the_same_id_gets_the_same_answer_and_one_turn(
     rpc: Rpc, daemon: Daemon, workspace: Path
 ) -> None:
     session_id = await rpc.session(workspace, daemon.script(text("done"), text("again")))
@@ -226,7 +227,8 @@ async def test_the_answers_to_all_lines_are_written_before_it_ends(rpc: Rpc) -> 
     assert sorted(line["tag"] for line in rpc.seen if "answer" in line) == list(range(100))
 
 
-async def test_g2_events_come_once_and_in_order_when_the_daemon_is_killed_and_comes_back(
+@pytest.mark.promise("G2")
+async def test_events_come_once_and_in_order_when_the_daemon_is_killed_and_comes_back(
     new_daemon: Callable[[], Daemon],
     workspace: Path,
     nursery: trio.Nursery,
@@ -257,7 +259,8 @@ async def test_g2_events_come_once_and_in_order_when_the_daemon_is_killed_and_co
     await frontend.close()
 
 
-async def test_g2_a_daemon_that_was_killed_is_started_and_every_session_goes_on(
+@pytest.mark.promise("G2")
+async def test_a_daemon_that_was_killed_is_started_and_every_session_goes_on(
     new_daemon: Callable[[], Daemon], workspace: Path, rpcs: Starting
 ) -> None:
     daemon = new_daemon()
@@ -280,7 +283,8 @@ async def test_g2_a_daemon_that_was_killed_is_started_and_every_session_goes_on(
     await rpc.until(lambda line: line.get("state") == "reconnecting", 2)
 
 
-async def test_g12_b54_an_editor_that_does_not_read_costs_bounded_memory_and_then_gets_everything(
+@pytest.mark.promise("G12", "B54")
+async def test_an_editor_that_does_not_read_costs_bounded_memory_and_then_gets_everything(
     rpc: Rpc, daemon: Daemon, workspace: Path, frontend: Frontend
 ) -> None:
     big = ScriptStep(parts=(TextPart("x" * 2_000_000, 20), bash("true")))

@@ -50,6 +50,7 @@ async def test_a_daemon_that_nobody_can_find_any_more_ends(daemon: Daemon, name:
 
 
 @pytest.mark.parametrize("activity", ["none", "a submission", "a stop", "a turn"])
+@pytest.mark.promise("T10")
 async def test_a_daemon_ends_once_another_uses_its_state_in_spite_of_the_lock(
     new_daemon: Callable[[], Daemon], nursery: trio.Nursery, workspace: Path, activity: str
 ) -> None:

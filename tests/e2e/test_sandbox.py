@@ -88,7 +88,8 @@ async def sessions(frontend: Frontend) -> int:
 
 
 @needs_sandbox
-async def test_b60_a_command_can_not_drive_the_daemon_though_it_has_the_token(
+@pytest.mark.promise("B60", "T1")
+async def test_a_command_can_not_drive_the_daemon_though_it_has_the_token(
     confined: tuple[Daemon, Frontend], workspace: Path
 ) -> None:
     await no_command_drives(*confined, workspace)
@@ -236,7 +237,8 @@ def is_ready(event: Event) -> bool:
 
 
 @needs_sandbox
-async def test_b23_an_interrupt_leaves_nothing_alive_in_a_sandbox(
+@pytest.mark.promise("B23")
+async def test_an_interrupt_leaves_nothing_alive_in_a_sandbox(
     confined: tuple[Daemon, Frontend], workspace: Path
 ) -> None:
     await nothing_outlives_an_interrupt(confined[1], workspace)
@@ -254,7 +256,8 @@ async def nothing_outlives_an_interrupt(frontend: Frontend, workspace: Path) -> 
 
 
 @needs_sandbox
-async def test_g8_a_killed_daemon_leaves_nothing_alive_in_a_sandbox(
+@pytest.mark.promise("G8")
+async def test_a_killed_daemon_leaves_nothing_alive_in_a_sandbox(
     confined: tuple[Daemon, Frontend], workspace: Path
 ) -> None:
     daemon, frontend = confined
@@ -326,7 +329,8 @@ async def landlocked(
     await frontend.close()
 
 
-async def test_b60_landlock_keeps_a_command_from_driving_the_daemon_though_it_has_the_token(
+@pytest.mark.promise("B60", "T1")
+async def test_landlock_keeps_a_command_from_driving_the_daemon_though_it_has_the_token(
     landlocked: tuple[Daemon, Frontend], workspace: Path
 ) -> None:
     await no_command_drives(*landlocked, workspace)
@@ -405,7 +409,8 @@ async def test_by_landlock_a_rule_for_a_command_that_reads_does_not_let_it_write
     assert read(workspace / "x")
 
 
-async def test_b23_an_interrupt_leaves_nothing_alive_under_landlock(
+@pytest.mark.promise("B23")
+async def test_an_interrupt_leaves_nothing_alive_under_landlock(
     landlocked: tuple[Daemon, Frontend], workspace: Path
 ) -> None:
     await nothing_outlives_an_interrupt(landlocked[1], workspace)

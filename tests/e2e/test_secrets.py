@@ -48,7 +48,8 @@ def _files_below(place: Path) -> Iterator[Path]:
             yield path
 
 
-async def test_g13_keys_reach_the_provider_and_nothing_else(
+@pytest.mark.promise("G13")
+async def test_keys_reach_the_provider_and_nothing_else(
     new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery
 ) -> None:
     """Canaries in environment and header → not in the log's bytes, events, answers, output, spill.
@@ -129,7 +130,8 @@ async def test_no_tool_shows_the_passwords_in_urls(frontend: Frontend, workspace
             assert secret.encode() not in heard
 
 
-async def test_g14_only_the_owner_reaches_the_daemon_and_no_port_is_open(
+@pytest.mark.promise("G14")
+async def test_only_the_owner_reaches_the_daemon_and_no_port_is_open(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     """Runtime directory 0700, token and sockets 0600; no port, and each socket has a path."""
@@ -151,7 +153,8 @@ async def test_g14_only_the_owner_reaches_the_daemon_and_no_port_is_open(
     assert places == {str(runtime / OPS_SOCKET), str(runtime / EVENTS_SOCKET)}
 
 
-async def test_g13_the_model_can_not_read_what_belongs_to_the_daemon(
+@pytest.mark.promise("G13")
+async def test_the_model_can_not_read_what_belongs_to_the_daemon(
     frontend: Frontend, workspace: Path
 ) -> None:
     """Not even if everything is approved; but the model can read the output of its own calls."""
@@ -167,7 +170,8 @@ async def test_g13_the_model_can_not_read_what_belongs_to_the_daemon(
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o777, 0o570])
-async def test_g14_what_the_daemon_keeps_is_closed_to_others_under_any_umask(
+@pytest.mark.promise("G14")
+async def test_what_the_daemon_keeps_is_closed_to_others_under_any_umask(
     new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery, umask: int
 ) -> None:
     """The daemon also closes files that were open to others before.

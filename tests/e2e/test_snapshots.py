@@ -57,7 +57,8 @@ async def patches(frontend: Frontend, session_id: str) -> list[Patch]:
     return [item for item in result.snapshot.items if isinstance(item, Patch)]
 
 
-async def test_b55_revert_to_a_step_with_later_edits_and_back(
+@pytest.mark.promise("B55")
+async def test_revert_to_a_step_with_later_edits_and_back(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     """A revert restores only what the turn changed, and names conflicts; `unrevert` undoes it."""
@@ -124,9 +125,8 @@ async def test_a_step_that_only_reads_takes_no_snapshot(
     assert held == []
 
 
-async def test_b55_an_interrupted_step_is_reverted_as_well(
-    frontend: Frontend, workspace: Path
-) -> None:
+@pytest.mark.promise("B55")
+async def test_an_interrupted_step_is_reverted_as_well(frontend: Frontend, workspace: Path) -> None:
     gate = Gate(workspace, "gate")
     command = f"echo half > half; {gate.command}"
     session_id = await frontend.session(
@@ -145,7 +145,8 @@ async def test_b55_an_interrupted_step_is_reverted_as_well(
     assert (workspace / "half").read_text() == "half\n"
 
 
-async def test_b55_files_of_a_turn_go_back_after_a_restart_of_the_daemon(
+@pytest.mark.promise("B55")
+async def test_files_of_a_turn_go_back_after_a_restart_of_the_daemon(
     new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery
 ) -> None:
     daemon = new_daemon()
@@ -295,7 +296,8 @@ async def test_the_changes_of_a_sub_agent_go_back_with_the_turn_it_worked_for(
     assert not (workspace / "one").exists()
 
 
-async def test_b55_the_users_own_command_is_reverted_like_a_turn(
+@pytest.mark.promise("B55")
+async def test_the_users_own_command_is_reverted_like_a_turn(
     frontend: Frontend, workspace: Path
 ) -> None:
     session_id = await frontend.session(workspace, always("done"))

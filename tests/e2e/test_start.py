@@ -132,9 +132,8 @@ def test_a_runtime_directory_that_others_write_into_is_refused(new_daemon: NewDa
 
 
 @pytest.mark.parametrize("kind", ["newer", "no database", "another database"])
-def test_b51_a_log_that_is_not_ours_is_said_and_left_as_it_is(
-    new_daemon: NewDaemon, kind: str
-) -> None:
+@pytest.mark.promise("B51")
+def test_a_log_that_is_not_ours_is_said_and_left_as_it_is(new_daemon: NewDaemon, kind: str) -> None:
     """A log of a newer version, or another file → exit 1 with a message; the file is untouched."""
     daemon = new_daemon()
     path = daemon.places.state / LOG_FILE
@@ -156,7 +155,8 @@ def test_b51_a_log_that_is_not_ours_is_said_and_left_as_it_is(
     assert path.read_bytes() == before
 
 
-def test_g14_the_places_are_for_their_owner_only(new_daemon: NewDaemon) -> None:
+@pytest.mark.promise("G14")
+def test_the_places_are_for_their_owner_only(new_daemon: NewDaemon) -> None:
     """Directories 0700; log, token and sockets 0600."""
     daemon = new_daemon()
     daemon.start()
@@ -184,7 +184,8 @@ except ZeroDivisionError:
 
 
 @pytest.mark.parametrize("console", [False, True])
-def test_g13_a_defect_is_logged_whole_without_the_values_of_variables(*, console: bool) -> None:
+@pytest.mark.promise("G13")
+def test_a_defect_is_logged_whole_without_the_values_of_variables(*, console: bool) -> None:
     """A traceback in the log names every place, but shows no variables: they may hold keys."""
     command = [sys.executable, "-c", DEFECT.format(console=console)]
     said = subprocess.run(command, capture_output=True, check=True).stderr.decode()

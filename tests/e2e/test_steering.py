@@ -23,9 +23,8 @@ from tiller_protocol.items import Compaction, UserMessage
 from tiller_protocol.ops import Compact, Interrupt, QueueEdit, TurnContinue, UserInput
 
 
-async def test_b13_steering_without_a_turn_is_handed_back(
-    frontend: Frontend, workspace: Path
-) -> None:
+@pytest.mark.promise("B13")
+async def test_steering_without_a_turn_is_handed_back(frontend: Frontend, workspace: Path) -> None:
     """Steer with no turn → `no_active_turn`, the input is handed back, nothing is recorded."""
     session_id = await frontend.session(workspace, text("done"))
     refused = await frontend.refused(UserInput(session_id, "to the left", delivery="steer"))
@@ -34,9 +33,8 @@ async def test_b13_steering_without_a_turn_is_handed_back(
     assert [event.seq for event in await frontend.log(session_id)] == [1]
 
 
-async def test_b14_steering_another_turn_changes_nothing(
-    frontend: Frontend, workspace: Path
-) -> None:
+@pytest.mark.promise("B14")
+async def test_steering_another_turn_changes_nothing(frontend: Frontend, workspace: Path) -> None:
     """Steer with a wrong `expected_turn_id` → the answer has the right id; the turn continues."""
     gate = Gate(workspace)
     session_id = await frontend.session(workspace, calls(bash(gate.command)), text("done"))
@@ -52,7 +50,8 @@ async def test_b14_steering_another_turn_changes_nothing(
     assert said_in(frontend.requests(session_id)[-1].items) == ["go"]
 
 
-async def test_b15_an_empty_steer_is_rejected(frontend: Frontend, workspace: Path) -> None:
+@pytest.mark.promise("B15")
+async def test_an_empty_steer_is_rejected(frontend: Frontend, workspace: Path) -> None:
     """Empty steer → `empty_input`."""
     gate = Gate(workspace)
     session_id = await frontend.session(workspace, calls(bash(gate.command)), text("done"))
@@ -66,7 +65,8 @@ async def test_b15_an_empty_steer_is_rejected(frontend: Frontend, workspace: Pat
     assert said_in(frontend.requests(session_id)[-1].items) == ["go"]
 
 
-async def test_b15_a_compaction_turn_takes_no_steering(
+@pytest.mark.promise("B15")
+async def test_a_compaction_turn_takes_no_steering(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     """Steer during a compaction turn → `turn_not_steerable`, the input is handed back."""
@@ -84,7 +84,8 @@ async def test_b15_a_compaction_turn_takes_no_steering(
     assert said_in(frontend.requests(session_id)[-1].items) == ["go", "go on"]
 
 
-async def test_b16_steering_skips_calls_that_have_not_started(
+@pytest.mark.promise("B16")
+async def test_steering_skips_calls_that_have_not_started(
     frontend: Frontend, workspace: Path
 ) -> None:
     """Steer while the first of three exclusive calls runs → it finishes, the others are skipped.
@@ -114,7 +115,8 @@ async def test_b16_steering_skips_calls_that_have_not_started(
     assert _turns(frontend, session_id) == 1
 
 
-async def test_b17_steering_while_text_streams_gives_a_second_request(
+@pytest.mark.promise("B17")
+async def test_steering_while_text_streams_gives_a_second_request(
     frontend: Frontend, workspace: Path
 ) -> None:
     """Steer while text streams, without calls → a second request follows in the same turn."""
@@ -131,7 +133,8 @@ async def test_b17_steering_while_text_streams_gives_a_second_request(
     assert _turns(frontend, session_id) == 1
 
 
-async def test_b18_after_a_compaction_the_model_goes_on_before_it_is_steered(
+@pytest.mark.promise("B18")
+async def test_after_a_compaction_the_model_goes_on_before_it_is_steered(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     """Steer when tool output has just triggered a compaction → the continuation comes first."""
@@ -155,7 +158,8 @@ async def test_b18_after_a_compaction_the_model_goes_on_before_it_is_steered(
 
 
 @pytest.mark.parametrize("ending", ["by itself", "by an interrupt"])
-async def test_b19_steering_that_comes_as_the_turn_ends_is_delivered_once_or_handed_back(
+@pytest.mark.promise("B19")
+async def test_steering_that_comes_as_the_turn_ends_is_delivered_once_or_handed_back(
     frontend: Frontend, workspace: Path, ending: str
 ) -> None:
     """Forty inputs are sent, each at a later moment of its turn.
@@ -198,7 +202,8 @@ async def _rest(frontend: Frontend, session_id: str) -> None:
 
 
 @pytest.mark.parametrize(("mode", "requests"), [("one_at_a_time", 5), ("all", 3)])
-async def test_b20_follow_ups_wait_until_the_turn_would_rest(
+@pytest.mark.promise("B20")
+async def test_follow_ups_wait_until_the_turn_would_rest(
     frontend: Frontend, workspace: Path, mode: str, requests: int
 ) -> None:
     """Follow-up while busy → it waits until the turn would end; then the same turn continues.
@@ -224,9 +229,8 @@ async def test_b20_follow_ups_wait_until_the_turn_would_rest(
     assert _turns(frontend, session_id) == 1
 
 
-async def test_b21_queued_input_is_changed_before_it_runs(
-    frontend: Frontend, workspace: Path
-) -> None:
+@pytest.mark.promise("B21")
+async def test_queued_input_is_changed_before_it_runs(frontend: Frontend, workspace: Path) -> None:
     """Queued inputs are edited, moved, promoted or removed before they run; each change is told."""
     gate = Gate(workspace)
     session_id = await frontend.session(workspace, calls(bash(gate.command)), always("ok"))
@@ -260,7 +264,8 @@ async def test_b21_queued_input_is_changed_before_it_runs(
     assert (await frontend.snapshot(session_id)).queue == ()
 
 
-async def test_b21_an_interrupt_keeps_the_queue_and_says_so(
+@pytest.mark.promise("B21")
+async def test_an_interrupt_keeps_the_queue_and_says_so(
     frontend: Frontend, workspace: Path
 ) -> None:
     """Interrupt → the queue is reported before `turn_ended`; it runs only with the next turn."""
@@ -292,7 +297,8 @@ async def test_b21_an_interrupt_keeps_the_queue_and_says_so(
     assert said == ["go", "go on", "q0", "q1", "steer"]
 
 
-async def test_b21_what_waits_is_started_from_the_command_line(
+@pytest.mark.promise("B21")
+async def test_what_waits_is_started_from_the_command_line(
     frontend: Frontend, workspace: Path, daemon: Daemon, tillers: Tillers
 ) -> None:
     """Interrupt with queued inputs → `resume` runs them in order, and also retries a failure."""
@@ -313,7 +319,8 @@ async def test_b21_what_waits_is_started_from_the_command_line(
     assert (await frontend.refused(TurnContinue(session_id))).code == "empty_input"
 
 
-async def test_b22_the_same_submission_has_one_effect_and_one_answer(
+@pytest.mark.promise("B22")
+async def test_the_same_submission_has_one_effect_and_one_answer(
     frontend: Frontend, workspace: Path
 ) -> None:
     """The same submission id, five times at once and once later → one effect, the same answer."""

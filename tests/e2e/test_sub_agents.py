@@ -49,7 +49,8 @@ async def child_of(frontend: Frontend, session_id: str) -> str:
     return child
 
 
-async def test_b29_an_interrupt_ends_the_sub_agent_its_call_and_every_process_below(
+@pytest.mark.promise("B29")
+async def test_an_interrupt_ends_the_sub_agent_its_call_and_every_process_below(
     frontend: Frontend, workspace: Path, helper
 ) -> None:
     """Parent interrupted → its sub-agents, their calls and their processes end before it ends."""

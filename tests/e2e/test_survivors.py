@@ -34,7 +34,8 @@ MODES = {
 @pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS.keys())
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.nightly
-async def test_g8_nothing_of_a_command_is_alive_a_second_after_its_end(
+@pytest.mark.promise("G8", "T12")
+async def test_nothing_of_a_command_is_alive_a_second_after_its_end(
     new_daemon: Callable[..., Daemon],
     nursery: trio.Nursery,
     workspace: Path,

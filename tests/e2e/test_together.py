@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -36,7 +37,8 @@ print("alone" if calls == {b"TILLER_CALL=" + mine} else f"not alone: {calls}")
 """A program for a call that may write; it looks for processes of the daemon's other calls."""
 
 
-async def test_b31_eight_reads_run_at_once_and_answer_in_call_order(
+@pytest.mark.promise("B31")
+async def test_eight_reads_run_at_once_and_answer_in_call_order(
     frontend: Frontend, workspace: Path
 ) -> None:
     """Eight calls that only read run at the same time: each waits at a gate until all have begun.
@@ -64,7 +66,8 @@ async def test_b31_eight_reads_run_at_once_and_answer_in_call_order(
     max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(batch=st.lists(st.sampled_from("rw"), min_size=2, max_size=6))
-def test_b32_a_write_is_alone_whatever_stands_beside_it(
+@pytest.mark.promise("B32")
+def test_a_write_is_alone_whatever_stands_beside_it(
     daemon: Daemon, workspace: Path, batch: list[str]
 ) -> None:
     """Reads and writes in one response → each write runs alone (a property of random batches).
@@ -103,7 +106,8 @@ def _check_spans(frontend: Frontend, session_id: str, writes: set[str]) -> None:
                 pass
 
 
-async def test_b33_a_reading_call_runs_while_its_response_still_streams(
+@pytest.mark.promise("B33")
+async def test_a_reading_call_runs_while_its_response_still_streams(
     frontend: Frontend, workspace: Path
 ) -> None:
     """The command reaches a gate before the response ends, and does not outlive the turn."""
@@ -121,7 +125,8 @@ async def test_b33_a_reading_call_runs_while_its_response_still_streams(
     assert "aborted after" in call.output
 
 
-async def test_b33_a_stream_that_fails_is_retried_and_nothing_is_doubled(
+@pytest.mark.promise("B33")
+async def test_a_stream_that_fails_is_retried_and_nothing_is_doubled(
     frontend: Frontend, workspace: Path
 ) -> None:
     """The first attempt's call runs when its stream breaks; the model sees only the second call."""
@@ -144,7 +149,8 @@ async def test_b33_a_stream_that_fails_is_retried_and_nothing_is_doubled(
     assert _story(frontend, session_id) == [*attempt, *attempt, "words begin"]
 
 
-async def test_b33_what_a_dropped_call_was_told_is_told_again(
+@pytest.mark.promise("B33")
+async def test_what_a_dropped_call_was_told_is_told_again(
     frontend: Frontend, workspace: Path
 ) -> None:
     """Instructions come with a directory's first file; the model never saw the dropped call."""
@@ -176,7 +182,8 @@ def _story(frontend: Frontend, session_id: str) -> list[str]:
     return story
 
 
-async def test_b34_one_failure_and_one_hang_leave_the_others_alone(
+@pytest.mark.promise("B34")
+async def test_one_failure_and_one_hang_leave_the_others_alone(
     frontend: Frontend, workspace: Path
 ) -> None:
     """One call fails, one exceeds its timeout → both get an error, and the others complete."""

@@ -69,7 +69,8 @@ async def test_the_example_of_the_readme_runs(built: Path, daemon: Daemon, works
     assert done.stdout == b"a greeting"
 
 
-async def test_g2_events_come_once_and_in_order_when_the_daemon_is_stopped_and_started(
+@pytest.mark.promise("G2")
+async def test_events_come_once_and_in_order_when_the_daemon_is_stopped_and_started(
     built: Path, new_daemon: Callable[[], Daemon], workspace: Path, nursery: trio.Nursery
 ) -> None:
     daemon = new_daemon()

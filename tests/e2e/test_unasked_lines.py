@@ -55,7 +55,8 @@ async def run_all(lines: list[Line], who: str) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("who", WHO)
 @pytest.mark.nightly
-async def test_b38_whatever_runs_unasked_stays_in_its_enclosure(who: str) -> None:
+@pytest.mark.promise("B38")
+async def test_whatever_runs_unasked_stays_in_its_enclosure(who: str) -> None:
     builds = [line for line in LINES if line.enclosure is Enclosure.BUILD]
     reads = [line for line in LINES if line.enclosure is Enclosure.READ_ONLY]
     choose = random.Random(f"{SEED}-{who}")
@@ -65,7 +66,8 @@ async def test_b38_whatever_runs_unasked_stays_in_its_enclosure(who: str) -> Non
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("who", WHO)
-async def test_b38_no_line_of_the_attack_gets_out(who: str) -> None:
+@pytest.mark.promise("B38")
+async def test_no_line_of_the_attack_gets_out(who: str) -> None:
     await run_all(ATTACKING, who)
 
 

@@ -23,7 +23,8 @@ STEPS = {"kill": 5, "fails once": 3, "full from then on": 4, "half a write": 1}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_g11_a_fault_at_any_system_call_leaves_all_files_old_or_all_new(tmp_path, fault):
+@pytest.mark.promise("G11")
+def test_a_fault_at_any_system_call_leaves_all_files_old_or_all_new(tmp_path, fault):
     """Killed, or with a full disk: nothing is torn, half applied, or left behind."""
     left = [
         (case.name, number, one)

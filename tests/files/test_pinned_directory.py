@@ -32,7 +32,8 @@ def test_files_are_found_by_their_paths_in_any_order(place):
             assert beneath.state(path).st_size == 4
 
 
-def test_b58_no_link_and_no_step_up_is_followed(place):
+@pytest.mark.promise("B58")
+def test_no_link_and_no_step_up_is_followed(place):
     (place / "w/link").symlink_to(place / "out")
     (place / "w/file").symlink_to(place / "f")
     (place / "w/a/up").symlink_to("../..")
@@ -48,7 +49,8 @@ def test_b58_no_link_and_no_step_up_is_followed(place):
         assert content(beneath, b"f") == "mine"
 
 
-def test_b58_a_directory_that_has_become_a_link_meanwhile_stays_what_it_was(place):
+@pytest.mark.promise("B58")
+def test_a_directory_that_has_become_a_link_meanwhile_stays_what_it_was(place):
     with pinned_directory(locate(place, "w/a")) as beneath:
         (place / "w/a").rename(place / "w/away")
         (place / "w/a").symlink_to(place / "out")
@@ -58,7 +60,8 @@ def test_b58_a_directory_that_has_become_a_link_meanwhile_stays_what_it_was(plac
         assert began == place / "w/away"
 
 
-def test_b58_a_place_that_became_a_link_after_it_was_judged_is_not_opened(place):
+@pytest.mark.promise("B58")
+def test_a_place_that_became_a_link_after_it_was_judged_is_not_opened(place):
     inside, file = locate(place, "w/a"), locate(place, "w/a/f")
     (place / "w/a").rename(place / "w/away")
     (place / "w/a").symlink_to(place / "out")

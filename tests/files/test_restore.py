@@ -54,7 +54,8 @@ def tree(work: Path) -> dict[str, bytes]:
     }
 
 
-def test_g11_a_kill_at_any_system_call_is_undone_and_leaves_nothing_beside_the_files(tmp_path):
+@pytest.mark.promise("G11")
+def test_a_kill_at_any_system_call_is_undone_and_leaves_nothing_beside_the_files(tmp_path):
     work = tmp_path / "work"
     put(work)
     before = tree(work)
@@ -75,7 +76,8 @@ def test_g11_a_kill_at_any_system_call_is_undone_and_leaves_nothing_beside_the_f
     assert set(tree(work)) == {"a", "link", "made"}
 
 
-def test_b55_directories_make_room_for_a_file_unless_anything_else_is_in_them(tmp_path):
+@pytest.mark.promise("B55")
+def test_directories_make_room_for_a_file_unless_anything_else_is_in_them(tmp_path):
     deepest = "/".join("d" * EMPTY_LEVELS_MAX)
     empty = ("empty/a/b", "empty/c", deepest)
     for directory in (*empty, "file/a/b", "link", "linked/a", f"deeper/{deepest}"):

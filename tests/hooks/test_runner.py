@@ -159,7 +159,8 @@ async def test_a_hook_that_reads_none_of_a_long_input_keeps_its_time_limit(tmp_p
 
 
 @pytest.mark.parametrize("shape", ["sleep 100", "trap '' TERM; sleep 100", "setsid sleep 100"])
-async def test_g8_nothing_of_it_is_left_when_it_is_cancelled(tmp_path: Path, shape: str) -> None:
+@pytest.mark.promise("G8")
+async def test_nothing_of_it_is_left_when_it_is_cancelled(tmp_path: Path, shape: str) -> None:
     pids = tmp_path / "pids"
     began = trio.current_time()
     with trio.CancelScope() as scope:

@@ -119,7 +119,8 @@ async def test_typescript_language_server(
 
 
 @pytest.mark.peer
-async def test_b60_servers_that_start_by_themselves_run_nothing_of_the_repository(
+@pytest.mark.promise("B60")
+async def test_servers_that_start_by_themselves_run_nothing_of_the_repository(
     testbed: LanguageServerTestbed, ty: str, typescript: str
 ) -> None:
     ran = testbed.workspace.parent / "ran"

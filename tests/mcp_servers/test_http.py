@@ -153,7 +153,8 @@ async def test_a_server_that_has_gone_is_not_notified(testbed: McpTestbed, start
         await testbed.close()
 
 
-async def test_g13_a_key_that_is_not_accepted_is_got_once_more(
+@pytest.mark.promise("G13")
+async def test_a_key_that_is_not_accepted_is_got_once_more(
     testbed: McpTestbed, start: Start
 ) -> None:
     theirs, ours = testbed.directory / "theirs", testbed.directory / "ours"
@@ -186,7 +187,8 @@ async def test_g13_a_key_that_is_not_accepted_is_got_once_more(
         ({"headers": {"Authorization": f"Bearer {CANARY}"}}, "401. Check the header", "failed"),
     ],
 )
-async def test_g13_a_refusal_says_what_to_do(
+@pytest.mark.promise("G13")
+async def test_a_refusal_says_what_to_do(
     testbed: McpTestbed, settings: dict, expected: str, state: str
 ) -> None:
     async with serving(status(401, CANARY.encode())) as refusing:

@@ -70,7 +70,8 @@ async def test_everything_asks_the_user_and_gets_the_words(
     assert "Ada" in expected.output
 
 
-async def test_g13_everything_finds_no_key_in_its_environment(
+@pytest.mark.promise("G13")
+async def test_everything_finds_no_key_in_its_environment(
     testbed: McpTestbed, mcp_everything: McpServer
 ) -> None:
     await testbed.start({"PROVIDER_KEY": "sk-canary-4711", "AWS_SECRET": "s"}, e=mcp_everything)

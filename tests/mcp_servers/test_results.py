@@ -159,7 +159,8 @@ async def test_a_block_that_can_not_be_read_costs_no_other_block(
     assert msgspec.json.decode(result.output.partition(shown)[2]) == {"result": [1]}
 
 
-async def test_g13_what_is_too_long_is_cut_and_kept_whole_without_secrets(testbed: McpTestbed):
+@pytest.mark.promise("G13")
+async def test_what_is_too_long_is_cut_and_kept_whole_without_secrets(testbed: McpTestbed):
     words = "\n".join(f"line {number} secret-123" for number in range(20_000))
     environment = replace(testbed.environment(), secrets=("secret-123",))
     result = await make_result(types.CallToolResult(content=[text(words)]), environment)

@@ -46,13 +46,15 @@ def test_a_server_gets_what_a_command_gets_and_what_is_configured():
         ({"env_vars": ("NOWHERE",)}, "`env_vars` lists NOWHERE, which is not set"),
     ],
 )
-def test_g13_a_providers_key_is_refused_however_it_is_named(settings, expected):
+@pytest.mark.promise("G13")
+def test_a_providers_key_is_refused_however_it_is_named(settings, expected):
     with pytest.raises(EnvironmentProblem, match=expected) as problem:
         given(**settings)
     assert CANARY not in str(problem.value)
 
 
-def test_g13_what_a_server_was_given_in_secret_is_known():
+@pytest.mark.promise("G13")
+def test_what_a_server_was_given_in_secret_is_known():
     testbed = environment(ENVIRON | {"KEY_OF_IT": "0123456789"}, Path("/"))
     started = McpServer(
         command=("x",),

@@ -71,7 +71,8 @@ async def test_many_readers_wait_for_one_run(tmp_path: Path) -> None:
     assert (tmp_path / "runs").read_text() == "x\n"
 
 
-async def test_g13_a_command_is_not_told_the_keys_of_others() -> None:
+@pytest.mark.promise("G13")
+async def test_a_command_is_not_told_the_keys_of_others() -> None:
     assert await command("echo key-${MY_KEY}-$HOME").read() == "key--/h"
 
 

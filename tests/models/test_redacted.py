@@ -139,13 +139,15 @@ def plain(outcomes: Outcomes) -> list[object]:
         ([UsageReported(Usage(1)), TextDelta("")], [UsageReported(Usage(1)), TextDelta("")]),
     ],
 )
-async def test_g13_a_key_is_taken_out_wherever_a_model_says_it(
+@pytest.mark.promise("G13")
+async def test_a_key_is_taken_out_wherever_a_model_says_it(
     outcomes: Outcomes, told: Outcomes
 ) -> None:
     assert await collect([*outcomes, Finished("stop")]) == [*told, Finished("stop")]
 
 
-async def test_g13_a_key_is_taken_out_of_an_error_that_is_else_the_same() -> None:
+@pytest.mark.promise("G13")
+async def test_a_key_is_taken_out_of_an_error_that_is_else_the_same() -> None:
     failure = ModelError("quota", f"no {KEY}", status=429, retry_after_s=2.0, final=True)
     told = ModelError("quota", "no [secret]", status=429, retry_after_s=2.0, final=True)
     assert plain(await collect([failure])) == plain([told])
@@ -175,7 +177,8 @@ def pieces_of(text: str, cuts: list[int]) -> Iterator[str]:
     cuts=st.lists(st.integers(0, 200), max_size=9),
     kind=st.sampled_from(["text", "thinking", "arguments"]),
 )
-def test_g13_no_cut_lets_a_key_through_and_the_rest_is_as_it_was(
+@pytest.mark.promise("G13")
+def test_no_cut_lets_a_key_through_and_the_rest_is_as_it_was(
     parts: list[str], cuts: list[int], kind: str
 ) -> None:
     text = "".join(parts)

@@ -98,7 +98,8 @@ def a_call(tool: str, argument: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("words", ["Show me the file main.py", "Run the command git status"])
-async def test_b10_a_real_model_answers_in_the_form_of_a_call_that_a_schema_asks_for(
+@pytest.mark.promise("B10")
+async def test_a_real_model_answers_in_the_form_of_a_call_that_a_schema_asks_for(
     llama: Llama, words: str
 ) -> None:
     """It is too weak to choose well among tools, and to call any by itself; the form it keeps."""

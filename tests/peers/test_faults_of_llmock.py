@@ -57,7 +57,8 @@ async def answered(llmock: Llmock, adapter: Adapter) -> list[ModelEvent] | Model
         ("malformed", {"broken_stream"}),
     ],
 )
-async def test_b47_a_broken_stream_is_an_error_until_the_answer_is_whole(
+@pytest.mark.promise("B47")
+async def test_a_broken_stream_is_an_error_until_the_answer_is_whole(
     llmock: Llmock, adapter: Adapter, fault: str, kinds: set[str]
 ) -> None:
     failed: list[ModelError] = []

@@ -38,7 +38,8 @@ def test_few_questions_are_needless(lines, tmp_path):
     assert len(asked) / harmless <= NEEDLESS_MAX, "\n".join(asked)
 
 
-def test_b38_whatever_does_more_than_build_asks_or_is_held(tmp_path):
+@pytest.mark.promise("B38")
+def test_whatever_does_more_than_build_asks_or_is_held(tmp_path):
     more = [one for one in (*AGENTS, *SCRIPTS) if not one.is_harmless]
     assert [one.text for one in more if not is_contained(one, tmp_path)] == []
 

@@ -92,7 +92,8 @@ def test_the_built_in_rules_ask_about_secrets_and_changes(permission, subject, a
     assert decide([Requirement(permission, (subject,))], [], "ask").action == action
 
 
-def test_b39_a_denial_names_the_rule_and_asks_nobody():
+@pytest.mark.promise("B39")
+def test_a_denial_names_the_rule_and_asks_nobody():
     rules = [bash("*", "allow"), bash("git push*", "deny")]
     for approve in ("ask", "always", "never"):
         verdict = decide([command("git status && git push origin")], rules, approve)
@@ -107,7 +108,8 @@ def test_approve_never_says_that_nobody_is_asked():
     assert "`approve` is `never`" in verdict.reason
 
 
-def test_b36_always_allows_other_requests_that_now_match():
+@pytest.mark.promise("B36")
+def test_always_allows_other_requests_that_now_match():
     first, second, other = (command(text) for text in ("npm test", "npm test -- -k x", "npm run x"))
     rules = granted_by_always([first])
     assert rules == (Rule("bash", "npm test *", "allow", granted=True),)
@@ -115,7 +117,8 @@ def test_b36_always_allows_other_requests_that_now_match():
     assert decide([other], rules, "ask").action == "ask"
 
 
-def test_b36_always_for_paths_takes_the_patterns_of_the_tool():
+@pytest.mark.promise("B36")
+def test_always_for_paths_takes_the_patterns_of_the_tool():
     need = Requirement("write", ("src/a.py",), always=("src/*",), kind="path")
     assert patterns_for_always(need) == ("src/*",)
     rules = granted_by_always([need])
@@ -152,7 +155,8 @@ def test_a_rule_that_speaks_of_a_pipe_sees_the_whole():
     assert decide([command("curl x")], rules, "ask").action == "allow"
 
 
-def test_b38_only_a_rule_for_everything_allows_what_cannot_be_judged():
+@pytest.mark.promise("B38")
+def test_only_a_rule_for_everything_allows_what_cannot_be_judged():
     assert decide([command("eval x")], [bash("eval *", "allow")], "ask").action == "ask"
     assert decide([command("eval x")], [bash("*", "allow")], "ask").action == "allow"
     stricter = [bash("*", "allow"), bash("git push*", "ask")]

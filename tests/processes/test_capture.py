@@ -49,7 +49,8 @@ async def test_a_character_between_two_pieces_is_shown_once_it_is_whole(tmp_path
     assert shown == "aéb\ufffd"
 
 
-async def test_b59_a_flood_is_kept_and_no_more_shown_while_it_comes(tmp_path):
+@pytest.mark.promise("B59")
+async def test_a_flood_is_kept_and_no_more_shown_while_it_comes(tmp_path):
     pieces = [b"x" * 65_536] * (LIVE_BYTES_MAX // 65_536 + 3)
     capture, shown = await keep(tmp_path / "file", pieces)
     capture.close()
@@ -81,7 +82,8 @@ async def test_a_link_in_place_of_the_file_is_not_followed(tmp_path):
     assert not (tmp_path / "victim").exists()
 
 
-async def test_b51_a_disk_that_fills_up_is_told_and_the_output_goes_on(tmp_path, monkeypatch):
+@pytest.mark.promise("B51")
+async def test_a_disk_that_fills_up_is_told_and_the_output_goes_on(tmp_path, monkeypatch):
     capture, _ = await keep(tmp_path / "file", [b"x" * (END_BYTES + 1)])
 
     def full(*_):

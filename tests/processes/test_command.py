@@ -16,7 +16,8 @@ async def test_the_exit_status_is_that_of_the_command(play):
     assert (await play.run("kill -KILL $$")).status == -9
 
 
-async def test_t2_a_command_hangs_on_no_thread_of_the_daemon(play):
+@pytest.mark.promise("T2")
+async def test_a_command_hangs_on_no_thread_of_the_daemon(play):
     # The signal that the system sends to a child when the thread that made it ends.
     ask = (
         "import ctypes; n = ctypes.c_int(-1);"
@@ -38,7 +39,8 @@ async def test_a_command_has_the_usual_signals_and_no_descriptor_too_many(play):
     assert seen == "[0, 1, 2] [13, 25]"
 
 
-async def test_t13_the_result_comes_though_a_child_holds_the_output_and_is_deaf(play):
+@pytest.mark.promise("T13")
+async def test_the_result_comes_though_a_child_holds_the_output_and_is_deaf(play):
     command = "sh -c 'trap \"\" TERM; echo ready; sleep 1000' & until [ -s x ]; do sleep 0.01; done"
     async with trio.open_nursery() as nursery:
 

@@ -31,7 +31,8 @@ NEEDED = [
 ]  # fmt: skip
 
 
-def test_g13_what_is_not_listed_is_left_out_whatever_its_name():
+@pytest.mark.promise("G13")
+def test_what_is_not_listed_is_left_out_whatever_its_name():
     environ = {name: f"<{name}>" for name in SECRETS + NEEDED}
     told = child_environment(environ, (), "L", "c")
     assert [name for name in SECRETS if name in told] == []
@@ -57,18 +58,21 @@ def test_g13_what_is_not_listed_is_left_out_whatever_its_name():
         ("PATH", "/home/me@home/bin:/bin", "/home/me@home/bin:/bin"),
     ],
 )
-def test_g13_an_address_loses_its_password(name: str, value: str, told: str):
+@pytest.mark.promise("G13")
+def test_an_address_loses_its_password(name: str, value: str, told: str):
     assert child_environment({name: value}, (), "L", "c")[name] == told
 
 
-def test_g13_what_the_configuration_reads_a_key_from_is_left_out_though_it_is_to_be_kept():
+@pytest.mark.promise("G13")
+def test_what_the_configuration_reads_a_key_from_is_left_out_though_it_is_to_be_kept():
     environ = {"LANG": "secret-of-a-provider", "OTHER": "is kept"}
     told = child_environment(environ, {"LANG"}, "L", "c", keep=("LANG", "O*", "*_KEY"))
     assert "LANG" not in told
     assert told["OTHER"] == "is kept"
 
 
-def test_g13_a_variable_that_repeats_a_key_is_left_out():
+@pytest.mark.promise("G13")
+def test_a_variable_that_repeats_a_key_is_left_out():
     environ = {
         "MINE": "sk-123456789",
         "CC": "cc -Dkey=sk-123456789",

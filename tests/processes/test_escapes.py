@@ -65,7 +65,8 @@ async def test_what_the_shell_leaves_behind_is_ended_and_counted(play, shape):
     assert play.survivors() == []
 
 
-async def test_b23_an_interrupt_ends_the_deaf_and_those_that_left_within_a_second(
+@pytest.mark.promise("B23")
+async def test_an_interrupt_ends_the_deaf_and_those_that_left_within_a_second(
     play,
 ):
     async with trio.open_nursery() as nursery:
@@ -137,6 +138,7 @@ async def test_children_that_the_daemon_started_by_other_means_are_spared(play):
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.promise("T12")
 async def test_a_chain_that_forks_faster_than_it_is_looked_at_is_ended(play):
     chain = """
     cat > chain <<'end'

@@ -54,7 +54,8 @@ class Attempt:
 
 @pytest.mark.parametrize("who", WHO)
 @pytest.mark.parametrize("mechanism", [*MECHANISMS, None])
-async def test_g8_of_two_commands_at_once_each_takes_all_its_own_with_it(
+@pytest.mark.promise("G8")
+async def test_of_two_commands_at_once_each_takes_all_its_own_with_it(
     mechanism: Mechanism | None, who: str
 ) -> None:
     """One is interrupted while the other goes on; that one then ends by itself."""

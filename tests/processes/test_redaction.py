@@ -2,6 +2,7 @@
 
 import sys
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +14,8 @@ texts = st.text(alphabet="abk-", max_size=40)
 
 
 @given(pieces=st.lists(texts), secrets=st.lists(st.text(alphabet="abk", min_size=2), max_size=3))
-def test_g13_no_cut_lets_a_secret_through(pieces: list[str], secrets: list[str]) -> None:
+@pytest.mark.promise("G13")
+def test_no_cut_lets_a_secret_through(pieces: list[str], secrets: list[str]) -> None:
     redaction = ByteRedactor(secrets)
     shown = b"".join(redaction.feed(piece.encode()) for piece in pieces) + redaction.end()
     assert not any(
@@ -37,7 +39,8 @@ def test_only_what_may_be_the_beginning_of_a_secret_waits() -> None:
     assert redaction.end() == b""
 
 
-async def test_g13_a_command_that_prints_a_key_in_two_pieces_does_not_show_it(play) -> None:
+@pytest.mark.promise("G13")
+async def test_a_command_that_prints_a_key_in_two_pieces_does_not_show_it(play) -> None:
     program = "import os, time; os.write(1, b'key sk-12'); time.sleep(0.1); os.write(1, b'3.')"
     await run_command(
         [sys.executable, "-c", program],

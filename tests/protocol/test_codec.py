@@ -125,7 +125,8 @@ def schema_msgpack(value: bytes) -> bytes:
     ],
     ids=range(31),
 )
-def test_t11_hostile_submissions_are_bad_messages(data):
+@pytest.mark.promise("T11")
+def test_hostile_submissions_are_bad_messages(data):
     with pytest.raises(BadMessage):
         decode_op(decode_envelope(data))
 

@@ -82,7 +82,8 @@ def test_a_runtime_directory_given_by_hand_wins():
 
 
 @given(st.text(alphabet="aé", min_size=60, max_size=120))
-def test_t14_a_path_too_long_for_a_socket_becomes_a_short_one_of_its_own(name):
+@pytest.mark.promise("T14")
+def test_a_path_too_long_for_a_socket_becomes_a_short_one_of_its_own(name):
     home = f"/home/{name}"
     places = find_places({"TILLER_HOME": home}, "linux", 7)
     assert len(bytes(places.runtime / EVENTS_SOCKET)) <= SOCKET_PATH_BYTES_MAX

@@ -54,7 +54,8 @@ def test_a_legal_session_is_accepted(seed):
 
 
 @given(SEEDS, st.data())
-def test_g2_a_missing_a_doubled_or_a_swapped_event_is_found(seed, data):
+@pytest.mark.promise("G2")
+def test_a_missing_a_doubled_or_a_swapped_event_is_found(seed, data):
     events = tell_session(seed, 40)
     at = data.draw(st.integers(0, len(events) - 2))
     change = data.draw(st.sampled_from(["drop", "double", "swap"]))
@@ -69,7 +70,8 @@ def test_g2_a_missing_a_doubled_or_a_swapped_event_is_found(seed, data):
 
 
 @given(SEEDS, st.data())
-def test_g7_an_ending_left_out_is_found_at_the_latest_with_the_turn(seed, data):
+@pytest.mark.promise("G7")
+def test_an_ending_left_out_is_found_at_the_latest_with_the_turn(seed, data):
     endings = (StepEnded, ItemCompleted, RequestResolved)
     events = tell_session(seed, 80)
     turns = [event.seq for event in events if isinstance(event.body, TurnEnded)]

@@ -59,7 +59,8 @@ def _lower(text: str) -> str:
 
 @pytest.mark.parametrize("name", SPELLINGS)
 @pytest.mark.parametrize("key", KEYS)
-def test_g13_a_key_is_found_however_it_is_spelled(key: str, name: str) -> None:
+@pytest.mark.promise("G13")
+def test_a_key_is_found_however_it_is_spelled(key: str, name: str) -> None:
     said = f"It said: {SPELLINGS[name](key)}!"
     shown = redact(said, [key])
     assert "[secret]" in shown
@@ -67,7 +68,8 @@ def test_g13_a_key_is_found_however_it_is_spelled(key: str, name: str) -> None:
     assert "123456" not in shown
 
 
-def test_g13_of_a_header_with_a_scheme_the_key_is_found_alone_too() -> None:
+@pytest.mark.promise("G13")
+def test_of_a_header_with_a_scheme_the_key_is_found_alone_too() -> None:
     header = "Bearer sk-canary-0123456789"
     assert redact(f"no sk-canary-0123456789, {header}", [header]) == "no [secret], [secret]"
     assert redact("it is up to you", ["what is it"]) == "it is up to you"
@@ -78,7 +80,8 @@ def test_an_empty_key_is_found_nowhere() -> None:
     assert not SecretMatcher([""])
 
 
-def test_g13_the_longest_key_is_taken_for_the_key() -> None:
+@pytest.mark.promise("G13")
+def test_the_longest_key_is_taken_for_the_key() -> None:
     short, long = "sk-canary-1", "sk-canary-1-renewed"
     redaction = TextRedactor(matcher_for((short, long)))
     shown = [redaction.feed(piece) for piece in (short, "-rene", "wed, ", short, " ", short)]
@@ -103,7 +106,8 @@ def test_a_text_that_ends_in_the_greater_part_of_a_key_does_not_show_it() -> Non
     text=st.text(alphabet="abk-", max_size=60),
     secrets=st.lists(st.text(alphabet="abk", min_size=2, max_size=4), max_size=3),
 )
-def test_g13_no_secret_is_left_whatever_stands_around_it(text: str, secrets: list[str]) -> None:
+@pytest.mark.promise("G13")
+def test_no_secret_is_left_whatever_stands_around_it(text: str, secrets: list[str]) -> None:
     shown = redact(text, secrets)
     assert not any(secret in part for secret in secrets for part in shown.split("[secret]"))
 

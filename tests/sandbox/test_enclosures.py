@@ -237,7 +237,8 @@ def test_there_are_enough_probes_to_mean_something():
 
 @pytest.mark.parametrize("who", WHO)
 @pytest.mark.parametrize(("mechanism", "enclosure"), LETS_THROUGH)
-async def test_b60_a_command_gets_no_further_than_its_enclosure(
+@pytest.mark.promise("B60")
+async def test_a_command_gets_no_further_than_its_enclosure(
     jail: Jail, mechanism: Mechanism, enclosure: Enclosure, who: str
 ) -> None:
     prefix = jail.as_user(who)

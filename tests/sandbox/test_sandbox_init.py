@@ -53,7 +53,8 @@ UNMOUNT = "; umount /proc/1; umount -l /proc/1; unshare -Urm umount /proc/1; ls 
 
 
 @pytest.mark.parametrize("who", WHO)
-async def test_b60_the_sandboxs_own_process_can_not_be_traced_and_a_child_can(who: str) -> None:
+@pytest.mark.promise("B60")
+async def test_the_sandboxs_own_process_can_not_be_traced_and_a_child_can(who: str) -> None:
     """Where no security module keeps a user's processes apart."""
     printed = b""
 

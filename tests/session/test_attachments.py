@@ -95,7 +95,8 @@ async def test_images_that_can_not_be_shown_bring_the_input_back(
     nursery.cancel_scope.cancel()
 
 
-async def test_g3_an_input_with_an_image_that_was_made_smaller_has_one_effect(
+@pytest.mark.promise("G3")
+async def test_an_input_with_an_image_that_was_made_smaller_has_one_effect(
     autojump_clock, nursery, tmp_path
 ):
     world, session_id = await make(nursery, tmp_path)

@@ -55,7 +55,8 @@ async def test_a_turn_ends_at_its_budget_and_its_last_step_is_announced(
     ],
     ids=["steps", "tokens", "time", "max-steps", "an answer by a schema"],
 )
-async def test_b8_a_turn_whose_last_step_was_forced_has_reached_its_limit_even_if_it_ends_in_text(
+@pytest.mark.promise("B8")
+async def test_a_turn_whose_last_step_was_forced_has_reached_its_limit_even_if_it_ends_in_text(
     autojump_clock, start, overrides, seconds, said
 ):
     world, session_id = await start(*looks(1, seconds), ScriptStep(parts=(TextPart(said),)))

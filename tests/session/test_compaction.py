@@ -60,7 +60,8 @@ def narrow(start):
     return narrow
 
 
-async def test_b41_a_full_context_is_compacted_before_the_next_turn(autojump_clock, narrow):
+@pytest.mark.promise("B41")
+async def test_a_full_context_is_compacted_before_the_next_turn(autojump_clock, narrow):
     world, session_id = await narrow(text("w" * 20_000, FULL), text("two"))
     await world.say(session_id, "first")
     await world.ended(session_id)
@@ -76,9 +77,8 @@ async def test_b41_a_full_context_is_compacted_before_the_next_turn(autojump_clo
     assert said.tokens_after < 0.7 * said.tokens_before
 
 
-async def test_b41_b18_in_mid_turn_the_continuation_comes_before_the_steering(
-    autojump_clock, narrow
-):
+@pytest.mark.promise("B41", "B18")
+async def test_in_mid_turn_the_continuation_comes_before_the_steering(autojump_clock, narrow):
     world, session_id = await narrow(look(36_000, seconds=5), text("go on"), text("ok"))
     await world.say(session_id, "do it")
     await world.until(
@@ -92,9 +92,8 @@ async def test_b41_b18_in_mid_turn_the_continuation_comes_before_the_steering(
     assert said == [["do it"], ["do it"], ["do it", "faster"]]
 
 
-async def test_b42_an_overflow_is_compacted_once_and_a_second_one_ends_the_turn(
-    autojump_clock, narrow
-):
+@pytest.mark.promise("B42")
+async def test_an_overflow_is_compacted_once_and_a_second_one_ends_the_turn(autojump_clock, narrow):
     overflow = Failure("context_overflow")
     once = ScriptStep(parts=(TextPart("fine"),), failures=(overflow,))
     twice = ScriptStep(parts=(TextPart("no"),), failures=(overflow, overflow))
@@ -127,7 +126,8 @@ async def test_b42_an_overflow_is_compacted_once_and_a_second_one_ends_the_turn(
     ],
     ids=["too long", "empty", "failing", "hanging"],
 )
-async def test_b43_a_bad_summary_falls_back_to_pruning_then_to_a_clear_error(
+@pytest.mark.promise("B43")
+async def test_a_bad_summary_falls_back_to_pruning_then_to_a_clear_error(
     autojump_clock, narrow, summary
 ):
     big = [look(17_000 + n) for n in range(2)]
@@ -146,7 +146,8 @@ async def test_b43_a_bad_summary_falls_back_to_pruning_then_to_a_clear_error(
     assert len(warnings(world, session_id)) == 1, "the error says alone why the turn has failed"
 
 
-async def test_b43_after_two_failed_compactions_a_turn_ends_though_pruning_made_room(
+@pytest.mark.promise("B43")
+async def test_after_two_failed_compactions_a_turn_ends_though_pruning_made_room(
     autojump_clock, narrow
 ):
     steps = [look(9_000 + n) for n in range(12)]
@@ -160,7 +161,8 @@ async def test_b43_after_two_failed_compactions_a_turn_ends_though_pruning_made_
     assert len(compactions(world, session_id)) == FAILURES_MAX
 
 
-async def test_b44_old_output_is_pruned_and_a_reloaded_session_sends_the_same(
+@pytest.mark.promise("B44")
+async def test_old_output_is_pruned_and_a_reloaded_session_sends_the_same(
     autojump_clock, start, nursery
 ):
     big = ScriptStep(
@@ -183,7 +185,8 @@ async def test_b44_old_output_is_pruned_and_a_reloaded_session_sends_the_same(
     assert world.model.requests[-1].items[: len(before)] == before
 
 
-async def test_b45_ten_compactions_add_ten_summaries_to_the_log(autojump_clock, narrow):
+@pytest.mark.promise("B45")
+async def test_ten_compactions_add_ten_summaries_to_the_log(autojump_clock, narrow):
     steps = [text("w" * 32_000) for _ in range(11)]
     world, session_id = await narrow(*steps)
     for number in range(11):
@@ -411,7 +414,8 @@ def configure(world: World, **policy: Any) -> None:
     )
 
 
-async def test_b46_retries_of_a_compaction_are_status_events_like_any_other(autojump_clock, narrow):
+@pytest.mark.promise("B46")
+async def test_retries_of_a_compaction_are_status_events_like_any_other(autojump_clock, narrow):
     """A delay that the provider asks for is shown, and waited in full beyond the time limit."""
     summary = ScriptStep(
         parts=(TextPart("what was done"),),

@@ -81,7 +81,8 @@ async def test_going_on_while_a_turn_ends_waits_for_its_end(autojump_clock, star
 
 
 @pytest.mark.parametrize("follow_ups", ["one_at_a_time", "all"])
-async def test_b21_what_waits_after_an_interrupt_is_told_and_starts_in_order(
+@pytest.mark.promise("B21")
+async def test_what_waits_after_an_interrupt_is_told_and_starts_in_order(
     autojump_clock, start, follow_ups
 ):
     world, _ = await start(HANGS, OK)

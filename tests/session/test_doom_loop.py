@@ -26,7 +26,8 @@ def asked(world, session_id: str) -> list[Request]:
     return [body.request for body in bodies if isinstance(body, RequestOpened)]
 
 
-async def test_b9_always_is_about_that_tool_with_these_arguments(autojump_clock, start):
+@pytest.mark.promise("B9")
+async def test_always_is_about_that_tool_with_these_arguments(autojump_clock, start):
     world, session_id = await start(*[look("a*")] * 5, *[look("ab")] * 3, DONE)
     await world.say(session_id, "go")
     opened = await world.until_body(session_id, RequestOpened)
@@ -40,7 +41,8 @@ async def test_b9_always_is_about_that_tool_with_these_arguments(autojump_clock,
     assert len(asked(world, session_id)) == 2
 
 
-async def test_b9_where_nobody_is_asked_the_ending_says_what_happened(autojump_clock, start):
+@pytest.mark.promise("B9")
+async def test_where_nobody_is_asked_the_ending_says_what_happened(autojump_clock, start):
     world, _ = await start(*[look("a")] * 3, DONE)
     session_id = await world.session(approve="never")
     await world.say(session_id, "go")
@@ -53,7 +55,8 @@ async def test_b9_where_nobody_is_asked_the_ending_says_what_happened(autojump_c
     assert asked(world, session_id) == []
 
 
-async def test_b9_a_no_of_the_user_is_told_from_a_loop_about_which_nobody_is_asked(
+@pytest.mark.promise("B9")
+async def test_a_no_of_the_user_is_told_from_a_loop_about_which_nobody_is_asked(
     autojump_clock, start
 ):
     world, session_id = await start(*[look("a")] * 3, DONE)
@@ -66,7 +69,8 @@ async def test_b9_a_no_of_the_user_is_told_from_a_loop_about_which_nobody_is_ask
 
 
 @pytest.mark.parametrize(("action", "outcome"), [("allow", "completed"), ("deny", "blocked")])
-async def test_b9_a_rule_decides_by_the_name_of_the_tool(autojump_clock, start, action, outcome):
+@pytest.mark.promise("B9")
+async def test_a_rule_decides_by_the_name_of_the_tool(autojump_clock, start, action, outcome):
     world, _ = await start(*[look("a")] * 4, DONE)
     session_id = await world.session(permissions=(Rule("doom_loop", "look *", action),))
     await world.say(session_id, "go")
@@ -85,7 +89,8 @@ texts = st.text(st.characters(exclude_characters='"\\', exclude_categories=("Cs"
 
 
 @given(texts, texts)
-def test_b9_two_calls_share_a_subject_only_if_they_are_the_same(one: str, other: str) -> None:
+@pytest.mark.promise("B9")
+def test_two_calls_share_a_subject_only_if_they_are_the_same(one: str, other: str) -> None:
     """Also long ones, and ones with wildcards: a grant for one never covers another."""
     for before in ("", "x" * SUBJECT_CHARS_MAX):
         first = repetition_subject(made(f'"{before}{one}"'))
@@ -96,5 +101,6 @@ def test_b9_two_calls_share_a_subject_only_if_they_are_the_same(one: str, other:
         assert globs.matches(globs.escape(first), first)
 
 
-def test_b9_the_order_of_arguments_does_not_matter() -> None:
+@pytest.mark.promise("B9")
+def test_the_order_of_arguments_does_not_matter() -> None:
     assert repetition_subject(made('{"a": 1, "b": 2}')) == repetition_subject(made('{"b":2,"a":1}'))

@@ -1,5 +1,7 @@
 """B56: a fork continues from the middle of history without copies, and both are independent."""
 
+import pytest
+
 from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart, WaitPart
 from tiller_protocol.answers import Created, SessionResult
 from tiller_protocol.events import StepEnded, TurnStarted
@@ -22,7 +24,8 @@ def said(world) -> list[str]:
     return [i.text for i in world.model.requests[-1].items if isinstance(i, UserMessage)]
 
 
-async def test_b56_parent_and_fork_go_on_independently_and_nothing_is_copied(
+@pytest.mark.promise("B56")
+async def test_parent_and_fork_go_on_independently_and_nothing_is_copied(
     autojump_clock, start, nursery
 ):
     world, parent = await start(DONE, DONE, DONE)

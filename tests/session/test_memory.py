@@ -38,7 +38,8 @@ def alive() -> Generator[Callable[[type], int]]:
     gc.enable()
 
 
-async def test_g12_a_turn_is_freed_when_it_has_ended(autojump_clock, start, alive):
+@pytest.mark.promise("G12")
+async def test_a_turn_is_freed_when_it_has_ended(autojump_clock, start, alive):
     world, session_id = await start(LOOK, DONE)
     for number in range(1, 4):
         await world.say(session_id, "go")
@@ -47,7 +48,8 @@ async def test_g12_a_turn_is_freed_when_it_has_ended(autojump_clock, start, aliv
     assert alive(ActiveTurn) == 0
 
 
-async def test_g12_a_turn_is_freed_when_it_was_interrupted(autojump_clock, start, alive):
+@pytest.mark.promise("G12")
+async def test_a_turn_is_freed_when_it_was_interrupted(autojump_clock, start, alive):
     world, session_id = await start(SLOW)
     await world.say(session_id, "go")
     await trio.sleep(1)
@@ -58,7 +60,8 @@ async def test_g12_a_turn_is_freed_when_it_was_interrupted(autojump_clock, start
     assert alive(ActiveTurn) == 0
 
 
-async def test_g12_the_turn_of_a_sub_agent_is_freed_with_that_of_its_owner(
+@pytest.mark.promise("G12")
+async def test_the_turn_of_a_sub_agent_is_freed_with_that_of_its_owner(
     autojump_clock, nursery, alive
 ):
     task = CallPart("task", arguments={"prompt": "do it", "agent": "worker"})
@@ -78,9 +81,8 @@ async def test_g12_the_turn_of_a_sub_agent_is_freed_with_that_of_its_owner(
 
 
 @pytest.mark.parametrize("how", ["deleted", "unloaded"])
-async def test_g12_a_session_is_freed_when_it_is_put_out_of_memory(
-    autojump_clock, start, alive, how
-):
+@pytest.mark.promise("G12")
+async def test_a_session_is_freed_when_it_is_put_out_of_memory(autojump_clock, start, alive, how):
     world, session_id = await start(LOOK, DONE)
     await world.say(session_id, "go")
     await world.ended(session_id)
@@ -92,7 +94,8 @@ async def test_g12_a_session_is_freed_when_it_is_put_out_of_memory(
 
 
 @pytest.mark.parametrize("how", ["deleted", "unloaded"])
-async def test_g12_the_tools_of_lent_servers_are_freed_with_the_session(
+@pytest.mark.promise("G12")
+async def test_the_tools_of_lent_servers_are_freed_with_the_session(
     autojump_clock, start, alive, how
 ):
     world, session_id = await start(DONE)

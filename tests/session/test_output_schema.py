@@ -26,7 +26,8 @@ def look() -> ScriptStep:
     return ScriptStep(parts=(TextPart("first I look"), CallPart("look")))
 
 
-async def test_b10_a_message_that_fits_completes_the_turn(autojump_clock, start):
+@pytest.mark.promise("B10")
+async def test_a_message_that_fits_completes_the_turn(autojump_clock, start):
     world, session_id = await start(look(), text('{"answer": 42}'), text("as you like"))
     await world.say(session_id, "go", overrides=BY_SCHEMA)
     ended = await world.ended(session_id)
@@ -36,7 +37,8 @@ async def test_b10_a_message_that_fits_completes_the_turn(autojump_clock, start)
     assert (await world.ended(session_id, 2)).last_message == "as you like"
 
 
-async def test_b10_a_code_fence_around_it_is_taken_off_for_the_frontend(autojump_clock, start):
+@pytest.mark.promise("B10")
+async def test_a_code_fence_around_it_is_taken_off_for_the_frontend(autojump_clock, start):
     world, session_id = await start(text('```json\n{"answer": 42}\n```\n'))
     await world.say(session_id, "go", overrides=BY_SCHEMA)
     ended = await world.ended(session_id)
@@ -51,7 +53,8 @@ async def test_b10_a_code_fence_around_it_is_taken_off_for_the_frontend(autojump
         ("{}", "'answer' is a required property"),
     ],
 )
-async def test_b10_a_mismatch_is_told_to_the_model_which_has_one_more_try(
+@pytest.mark.promise("B10")
+async def test_a_mismatch_is_told_to_the_model_which_has_one_more_try(
     autojump_clock, start, said, problem
 ):
     world, session_id = await start(text(said), look(), text('{"answer": 42}'))
@@ -64,7 +67,8 @@ async def test_b10_a_mismatch_is_told_to_the_model_which_has_one_more_try(
     assert '"required":["answer"]' in notice.text
 
 
-async def test_b10_of_a_schema_all_but_its_regular_expressions_is_required(autojump_clock, start):
+@pytest.mark.promise("B10")
+async def test_of_a_schema_all_but_its_regular_expressions_is_required(autojump_clock, start):
     hangs = json.dumps({"answer": "a" * 60 + "!"})
     world, session_id = await start(text('{"answer": 1}'), text(hangs))
     slow = {"properties": {"answer": {"type": "string", "pattern": "^(a+)+$"}}}
@@ -73,7 +77,8 @@ async def test_b10_of_a_schema_all_but_its_regular_expressions_is_required(autoj
     assert (ended.outcome, ended.steps, ended.last_message) == ("completed", 2, hangs)
 
 
-async def test_b10_a_second_mismatch_fails_the_turn_and_says_why(autojump_clock, start):
+@pytest.mark.promise("B10")
+async def test_a_second_mismatch_fails_the_turn_and_says_why(autojump_clock, start):
     world, session_id = await start(text("no"), text('{"answer": null}'), text("next"))
     await world.say(session_id, "go", overrides=BY_SCHEMA)
     ended = await world.ended(session_id)
@@ -84,7 +89,8 @@ async def test_b10_a_second_mismatch_fails_the_turn_and_says_why(autojump_clock,
     assert (await world.ended(session_id, 2)).outcome == "completed"
 
 
-async def test_b10_the_last_permitted_step_is_not_repaired(autojump_clock, start):
+@pytest.mark.promise("B10")
+async def test_the_last_permitted_step_is_not_repaired(autojump_clock, start):
     world, session_id = await start(text("no"))
     one_step = TurnOverrides(output_schema=SCHEMA, max_steps=1)
     await world.say(session_id, "go", overrides=one_step)
@@ -92,7 +98,8 @@ async def test_b10_the_last_permitted_step_is_not_repaired(autojump_clock, start
     assert (ended.outcome, ended.error.code, ended.steps) == ("failed", "output_schema", 1)
 
 
-async def test_b10_what_waits_in_the_queue_is_taken_when_the_answer_fits(autojump_clock, start):
+@pytest.mark.promise("B10")
+async def test_what_waits_in_the_queue_is_taken_when_the_answer_fits(autojump_clock, start):
     slow = ScriptStep(parts=(CallPart("look", arguments={"seconds": 5}),))
     world, session_id = await start(slow, text("no"), text('{"answer": 1}'), text('{"answer": 2}'))
     await world.say(session_id, "go", overrides=BY_SCHEMA)
@@ -113,7 +120,8 @@ async def test_b10_what_waits_in_the_queue_is_taken_when_the_answer_fits(autojum
         ({"items": {"$ref": "http://127.0.0.1:9/schema.json"}}, "does not resolve"),
     ],
 )
-async def test_b10_a_bad_schema_is_rejected_before_anything_happens(
+@pytest.mark.promise("B10")
+async def test_a_bad_schema_is_rejected_before_anything_happens(
     autojump_clock, start, schema, problem
 ):
     world, session_id = await start()
@@ -133,9 +141,8 @@ async def test_b10_a_bad_schema_is_rejected_before_anything_happens(
     ],
     ids=["draft 7", "definitions", "anchor"],
 )
-async def test_b10_schemas_of_other_drafts_and_with_references_are_taken(
-    autojump_clock, start, schema
-):
+@pytest.mark.promise("B10")
+async def test_schemas_of_other_drafts_and_with_references_are_taken(autojump_clock, start, schema):
     world, session_id = await start(text("[[]]"))
     await world.say(session_id, "go", overrides=TurnOverrides(output_schema=schema))
     assert (await world.ended(session_id)).outcome == "completed"

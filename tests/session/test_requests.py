@@ -38,7 +38,8 @@ async def check_rows(world: World, session_id: str, request_id: str) -> None:
     assert await world.log.requests(request_id) == [rows[request_id]]
 
 
-async def test_b40_of_answers_at_the_same_moment_one_wins_and_the_others_are_told_who(
+@pytest.mark.promise("B40")
+async def test_of_answers_at_the_same_moment_one_wins_and_the_others_are_told_who(
     autojump_clock, start
 ):
     world, session_id = await start(GUARDED, DONE)
@@ -60,7 +61,8 @@ async def test_b40_of_answers_at_the_same_moment_one_wins_and_the_others_are_tol
     await check_rows(world, session_id, request_id)
 
 
-async def test_b40_an_answer_after_a_kill_is_told_how_each_request_ended(
+@pytest.mark.promise("B40")
+async def test_an_answer_after_a_kill_is_told_how_each_request_ended(
     autojump_clock, start, nursery
 ):
     world, session_id = await start(GUARDED, DONE)
@@ -81,7 +83,8 @@ async def test_b40_an_answer_after_a_kill_is_told_how_each_request_ended(
         await check_rows(world, session, request)
 
 
-async def test_b40_an_answer_beside_an_interrupt_wins_or_finds_the_request_cancelled(
+@pytest.mark.promise("B40")
+async def test_an_answer_beside_an_interrupt_wins_or_finds_the_request_cancelled(
     autojump_clock, start
 ):
     """Even when nobody waits for the answer any more, but the log does not say so yet."""
@@ -108,7 +111,8 @@ async def test_b40_an_answer_beside_an_interrupt_wins_or_finds_the_request_cance
         await check_rows(world, session_id, request_id)
 
 
-async def test_b40_a_request_whose_turn_is_ending_is_cancelled_before_the_log_says_so(
+@pytest.mark.promise("B40")
+async def test_a_request_whose_turn_is_ending_is_cancelled_before_the_log_says_so(
     autojump_clock, start
 ):
     """Commits are delayed; chance decides whether the first one contains the turn's end."""
@@ -137,7 +141,8 @@ async def _is_cancelled(world: World, request_id: str) -> None:
     assert await told(world, request_id) == ("already_resolved", "cancelled", "")
 
 
-async def test_b40_an_answer_right_behind_a_withdrawal_is_too_late():
+@pytest.mark.promise("B40")
+async def test_an_answer_right_behind_a_withdrawal_is_too_late():
     """Even before the waiting task has run."""
     outbox = Outbox(Snapshot("s"), MemoryLog(), lambda *_: None, lambda: 0.0)
     requests = OpenRequests(outbox)

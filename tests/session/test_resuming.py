@@ -53,7 +53,8 @@ async def die_in_step(world: World, session_id: str, step: int, nursery: trio.Nu
     await world.boot(nursery)
 
 
-async def test_b50_the_next_request_has_the_next_number_and_the_steps_before_count(
+@pytest.mark.promise("B50")
+async def test_the_next_request_has_the_next_number_and_the_steps_before_count(
     autojump_clock, nursery, resumes
 ):
     world, session_id = await resumes(LOOKS, HANGS, LOOKS_ON, DONE)
@@ -65,7 +66,8 @@ async def test_b50_the_next_request_has_the_next_number_and_the_steps_before_cou
     assert not world.model.requests[-1].tools, "it was the last of four"
 
 
-async def test_b50_a_turn_that_died_in_its_last_step_has_reached_its_limit(
+@pytest.mark.promise("B50")
+async def test_a_turn_that_died_in_its_last_step_has_reached_its_limit(
     autojump_clock, nursery, resumes
 ):
     world, session_id = await resumes(LOOKS, HANGS, DONE)
@@ -76,7 +78,8 @@ async def test_b50_a_turn_that_died_in_its_last_step_has_reached_its_limit(
     assert len(world.model.requests) == 2
 
 
-async def test_b50_what_was_spent_before_counts_and_the_time_away_does_not(
+@pytest.mark.promise("B50")
+async def test_what_was_spent_before_counts_and_the_time_away_does_not(
     autojump_clock, nursery, resumes
 ):
     world, session_id = await resumes(LOOKS, HANGS, LOOKS_ON, LOOKS_AGAIN, LOOKS, DONE)
@@ -93,9 +96,8 @@ async def test_b50_what_was_spent_before_counts_and_the_time_away_does_not(
     assert ended.duration_s < 3600
 
 
-async def test_b50_the_time_away_is_no_time_of_a_turn_that_is_closed(
-    autojump_clock, nursery, start
-):
+@pytest.mark.promise("B50")
+async def test_the_time_away_is_no_time_of_a_turn_that_is_closed(autojump_clock, nursery, start):
     world, session_id = await start(HANGS)
     await world.say(session_id, "go")
     await world.until(session_id, lambda event: event.body == StepStarted(1))
@@ -105,7 +107,8 @@ async def test_b50_the_time_away_is_no_time_of_a_turn_that_is_closed(
     assert (await world.ended(session_id)).duration_s < 3600
 
 
-async def test_b50_a_turn_is_resumed_so_often_and_no_more(autojump_clock, nursery, resumes):
+@pytest.mark.promise("B50")
+async def test_a_turn_is_resumed_so_often_and_no_more(autojump_clock, nursery, resumes):
     world, session_id = await resumes(*(HANGS,) * (RESUMES_MAX + 1))
     await world.say(session_id, "go")
     for step in range(1, RESUMES_MAX + 2):
@@ -115,7 +118,8 @@ async def test_b50_a_turn_is_resumed_so_often_and_no_more(autojump_clock, nurser
     assert len(world.model.requests) == RESUMES_MAX + 1
 
 
-async def test_b50_the_turn_of_a_sub_agent_does_not_go_on(autojump_clock, nursery):
+@pytest.mark.promise("B50")
+async def test_the_turn_of_a_sub_agent_does_not_go_on(autojump_clock, nursery):
     task = CallPart("task", arguments={"prompt": "do it", "agent": "worker"})
     main = Script((ScriptStep(parts=(task,)), DONE))
     world = await World.start(nursery, {"s": main, "worker": Script((HANGS,))})

@@ -42,7 +42,8 @@ async def turns(world, session_id: str, *words: str) -> list[str]:
     return [event.turn_id for event in started]
 
 
-async def test_b55_history_goes_back_to_before_a_turn_and_comes_back_again(autojump_clock, start):
+@pytest.mark.promise("B55")
+async def test_history_goes_back_to_before_a_turn_and_comes_back_again(autojump_clock, start):
     world, session_id = await start(says("1"), says("2"), says("3"))
     _, second, _ = await turns(world, session_id, "a", "b", "c")
     await world.must(Revert(session_id, second))
@@ -51,7 +52,8 @@ async def test_b55_history_goes_back_to_before_a_turn_and_comes_back_again(autoj
     assert await texts(world, session_id) == ["a", "1", "b", "2", "c", "3"]
 
 
-async def test_b55_the_model_is_not_told_of_what_was_reverted(autojump_clock, start):
+@pytest.mark.promise("B55")
+async def test_the_model_is_not_told_of_what_was_reverted(autojump_clock, start):
     world, session_id = await start(says("1"), says("2"), says("3"))
     _, second = await turns(world, session_id, "a", "b")
     await world.must(Revert(session_id, second))

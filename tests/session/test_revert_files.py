@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
 import trio
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -228,11 +229,12 @@ def _run(work: Callable[[], Awaitable[Any]]) -> Any:
     return trio.run(main)
 
 
-TestB55Reverts = Reverts.TestCase
-TestB55Reverts.settings = settings(max_examples=30, stateful_step_count=10, deadline=None)
+TestReverts = Reverts.TestCase
+TestReverts.settings = settings(max_examples=30, stateful_step_count=10, deadline=None)
 
 
-def test_b55_a_file_comes_back_where_the_agent_left_only_directories() -> None:
+@pytest.mark.promise("B55")
+def test_a_file_comes_back_where_the_agent_left_only_directories() -> None:
     reverts = Reverts()
     try:
         reverts.do([("d", True)], "user")

@@ -1,6 +1,7 @@
 """The supervisor loads, unloads, lists and deletes sessions; a broken one harms no other."""
 
 import msgspec
+import pytest
 import trio
 
 from support.world import World
@@ -230,7 +231,8 @@ async def test_a_kill_in_a_call_leaves_it_lost_and_it_never_runs_again(
     assert len(world.usage.begun) == 1
 
 
-async def test_g3_a_rejected_submission_stays_rejected_though_its_reason_is_gone(
+@pytest.mark.promise("G3")
+async def test_a_rejected_submission_stays_rejected_though_its_reason_is_gone(
     autojump_clock, start, nursery, tmp_path
 ):
     """Here the supervisor rejects the submission before it reaches a session's loop."""

@@ -205,7 +205,8 @@ async def test_what_was_sent_is_in_the_log_with_the_turn(autojump_clock, nursery
     nursery.cancel_scope.cancel()
 
 
-async def test_b60_what_may_not_be_read_unasked_is_in_no_prompt_and_said_once(
+@pytest.mark.promise("B60")
+async def test_what_may_not_be_read_unasked_is_in_no_prompt_and_said_once(
     autojump_clock, nursery, tmp_path
 ):
     world = await make(nursery, tmp_path)
@@ -233,7 +234,8 @@ async def test_b60_what_may_not_be_read_unasked_is_in_no_prompt_and_said_once(
     nursery.cancel_scope.cancel()
 
 
-async def test_b60_a_command_and_an_agent_that_may_not_be_read_unasked_say_so(
+@pytest.mark.promise("B60")
+async def test_a_command_and_an_agent_that_may_not_be_read_unasked_say_so(
     autojump_clock, nursery, tmp_path
 ):
     world = await make(nursery, tmp_path)

@@ -52,7 +52,8 @@ def titles(world: World, session_id: str) -> list[str]:
     return [e.body.title for e in world.published[session_id] if isinstance(e.body, SessionTitled)]
 
 
-async def test_b11_the_first_turn_has_a_title_by_a_side_request_and_later_ones_have_none(
+@pytest.mark.promise("B11")
+async def test_the_first_turn_has_a_title_by_a_side_request_and_later_ones_have_none(
     autojump_clock, titled
 ):
     step = structs.replace(title("Repair a test"), usage=ScriptedUsage(50, output_tokens=5))
@@ -83,7 +84,8 @@ async def test_b11_the_first_turn_has_a_title_by_a_side_request_and_later_ones_h
     ],
     ids=["no step", "nothing", "blanks"],
 )
-async def test_b11_an_answer_without_a_title_leaves_the_first_one(autojump_clock, titled, step):
+@pytest.mark.promise("B11")
+async def test_an_answer_without_a_title_leaves_the_first_one(autojump_clock, titled, step):
     world, session_id = await titled(step, turn_of(2))
     await world.say(session_id, "go")
     ended = await world.ended(session_id)
@@ -117,7 +119,8 @@ async def turns(world: World, session_id: str, first: int, last: int) -> None:
 
 
 @FAILING
-async def test_b11_a_title_that_fails_or_hangs_changes_nothing_else(
+@pytest.mark.promise("B11")
+async def test_a_title_that_fails_or_hangs_changes_nothing_else(
     autojump_clock, titled, step, reason
 ):
     world, session_id = await titled(step, turn_of(2))
@@ -158,7 +161,8 @@ async def test_a_title_that_a_person_gave_before_the_request_stays(autojump_cloc
     assert titles(world, session_id) == ["go", "Mine"]
 
 
-async def test_b11_the_end_of_the_turn_does_not_wait_for_a_title_that_comes_soon_after(
+@pytest.mark.promise("B11")
+async def test_the_end_of_the_turn_does_not_wait_for_a_title_that_comes_soon_after(
     autojump_clock, titled
 ):
     world, session_id = await titled(title("Soon after", wait_s=TITLE_S_MAX - 1))
@@ -169,7 +173,8 @@ async def test_b11_the_end_of_the_turn_does_not_wait_for_a_title_that_comes_soon
     assert titles(world, session_id) == ["go", "Soon after"]
 
 
-async def test_b11_no_title_is_asked_for_before_the_end_of_the_first_turn_is_in_the_log(
+@pytest.mark.promise("B11")
+async def test_no_title_is_asked_for_before_the_end_of_the_first_turn_is_in_the_log(
     autojump_clock, titled
 ):
     world, session_id = await titled(title("Only then"), turn_of(50))
@@ -189,9 +194,8 @@ async def test_b11_no_title_is_asked_for_before_the_end_of_the_first_turn_is_in_
     assert ended_before == [True]
 
 
-async def test_b11_a_second_turn_that_begins_at_once_does_not_lose_the_title(
-    autojump_clock, titled
-):
+@pytest.mark.promise("B11")
+async def test_a_second_turn_that_begins_at_once_does_not_lose_the_title(autojump_clock, titled):
     world, session_id = await titled(
         title("In the second", wait_s=1), ScriptStep(parts=(TextPart("one"),)), turn_of(50)
     )
@@ -203,7 +207,8 @@ async def test_b11_a_second_turn_that_begins_at_once_does_not_lose_the_title(
     assert titles(world, session_id) == ["go", "In the second"]
 
 
-async def test_b11_a_title_is_dropped_when_it_takes_too_long(autojump_clock, titled):
+@pytest.mark.promise("B11")
+async def test_a_title_is_dropped_when_it_takes_too_long(autojump_clock, titled):
     world, session_id = await titled(title("Too late", wait_s=TITLE_S_MAX + 1))
     await world.say(session_id, "go")
     await world.ended(session_id)

@@ -94,9 +94,8 @@ async def test_a_turn_of_a_long_session_costs_what_one_of_a_short_session_does(
     assert of_long.total() - of_short.total() <= SPREAD, of_long - of_short
 
 
-async def test_g12_histories_rest_for_a_while_and_only_those_of_a_few_sessions(
-    autojump_clock, start
-):
+@pytest.mark.promise("G12")
+async def test_histories_rest_for_a_while_and_only_those_of_a_few_sessions(autojump_clock, start):
     world, first = await start(ScriptStep((TextPart("done"),), repeat=True))
     resting = world.services.histories
     await turns(world, first, 1, 1)
@@ -118,7 +117,8 @@ async def test_g12_histories_rest_for_a_while_and_only_those_of_a_few_sessions(
     assert texts == ["go 1", "done", "go 2"]
 
 
-async def test_g12_histories_that_rest_have_a_limit_in_bytes(autojump_clock, start, monkeypatch):
+@pytest.mark.promise("G12")
+async def test_histories_that_rest_have_a_limit_in_bytes(autojump_clock, start, monkeypatch):
     # The real limit is more than fits into a context.
     monkeypatch.setattr(idle_histories, "BYTES_MAX", 10_000)
     world, session_id = await start(ScriptStep((TextPart("done"),), repeat=True))

@@ -47,7 +47,8 @@ def request_about(world: World, session_id: str, subject: str) -> str:
     return next(r.id for r in reversed(opened) if r.subjects == (subject,))
 
 
-async def test_b1_text_and_stop_is_one_request(autojump_clock, start):
+@pytest.mark.promise("B1")
+async def test_text_and_stop_is_one_request(autojump_clock, start):
     world, session_id = await start(text("hello there", 3))
     await world.say(session_id, "hi")
     ended = await world.ended(session_id)
@@ -62,7 +63,8 @@ async def test_b1_text_and_stop_is_one_request(autojump_clock, start):
     assert len(world.model.requests) == 1
 
 
-async def test_b2_the_second_request_holds_the_call_and_its_result(autojump_clock, start):
+@pytest.mark.promise("B2")
+async def test_the_second_request_holds_the_call_and_its_result(autojump_clock, start):
     world, session_id = await start(calls(call("look", "c1", say="found")), text("done"))
     await world.say(session_id, "look")
     await world.ended(session_id)
@@ -70,7 +72,8 @@ async def test_b2_the_second_request_holds_the_call_and_its_result(autojump_cloc
     assert (held.call_id, held.output, held.state) == ("c1", "found", "completed")
 
 
-async def test_b5_unknown_tools_get_an_error_and_case_is_repaired(autojump_clock, start):
+@pytest.mark.promise("B5")
+async def test_unknown_tools_get_an_error_and_case_is_repaired(autojump_clock, start):
     world, session_id = await start(calls(call("nope"), call("LOOK", say="x")), text("done"))
     await world.say(session_id, "hi")
     await world.ended(session_id)
@@ -80,14 +83,16 @@ async def test_b5_unknown_tools_get_an_error_and_case_is_repaired(autojump_clock
     assert (repaired.name, repaired.state) == ("look", "completed")
 
 
-async def test_b5_case_is_repaired_only_where_one_tool_is_meant(autojump_clock, start):
+@pytest.mark.promise("B5")
+async def test_case_is_repaired_only_where_one_tool_is_meant(autojump_clock, start):
     world, session_id = await start(calls(call("Look"), call("loOK ")), text("done"))
     await world.say(session_id, "hi", overrides=_overrides(tools=("look", "change")))
     await world.ended(session_id)
     assert [held.state for held in tool_calls(world, 1)] == ["completed", "completed"]
 
 
-async def test_b6_bad_arguments_name_the_field(autojump_clock, start):
+@pytest.mark.promise("B6")
+async def test_bad_arguments_name_the_field(autojump_clock, start):
     world, session_id = await start(
         calls(CallPart("look", arguments_text="{nonsense"), call("look", seconds="long")),
         text("done"),
@@ -100,7 +105,8 @@ async def test_b6_bad_arguments_name_the_field(autojump_clock, start):
     assert world.usage.begun == []
 
 
-async def test_b7_a_cut_off_response_runs_no_call(autojump_clock, start):
+@pytest.mark.promise("B7")
+async def test_a_cut_off_response_runs_no_call(autojump_clock, start):
     cut = ScriptStep(parts=(call("change"), call("look")), finish="length")
     world, session_id = await start(cut, text("done"))
     await world.say(session_id, "hi")
@@ -109,7 +115,8 @@ async def test_b7_a_cut_off_response_runs_no_call(autojump_clock, start):
     assert world.usage.begun == []
 
 
-async def test_b8_the_last_step_has_a_notice_and_no_tools(autojump_clock, start):
+@pytest.mark.promise("B8")
+async def test_the_last_step_has_a_notice_and_no_tools(autojump_clock, start):
     world, session_id = await start(calls(call("look")), calls(call("look")), calls(call("look")))
     await world.say(session_id, "hi", overrides=_overrides(max_steps=2))
     ended = await world.ended(session_id)
@@ -120,7 +127,8 @@ async def test_b8_the_last_step_has_a_notice_and_no_tools(autojump_clock, start)
     assert any(isinstance(i, Notice) and i.code == "last_step" for i in last.items)
 
 
-async def test_b12_a_second_start_is_busy_and_two_autos_share_a_turn(autojump_clock, start):
+@pytest.mark.promise("B12")
+async def test_a_second_start_is_busy_and_two_autos_share_a_turn(autojump_clock, start):
     slow = ScriptStep(parts=(TextPart("a"), WaitPart(5), TextPart("b")))
     world, session_id = await start(slow, text("done"), text("more"))
     results = []
@@ -138,7 +146,8 @@ async def test_b12_a_second_start_is_busy_and_two_autos_share_a_turn(autojump_cl
     await world.ended(session_id)
 
 
-async def test_b13_b14_steering_needs_the_right_turn(autojump_clock, start):
+@pytest.mark.promise("B13", "B14")
+async def test_steering_needs_the_right_turn(autojump_clock, start):
     world, session_id = await start(calls(call("look", seconds=5)), text("done"))
     none = await world.refused(UserInput(session_id, "left", delivery="steer"))
     assert (none.code, none.data["input"]["text"]) == ("no_active_turn", "left")
@@ -153,7 +162,8 @@ async def test_b13_b14_steering_needs_the_right_turn(autojump_clock, start):
     assert len([i for i in world.model.requests[-1].items if isinstance(i, UserMessage)]) == 1
 
 
-async def test_b16_steering_skips_the_calls_that_have_not_started(autojump_clock, start):
+@pytest.mark.promise("B16")
+async def test_steering_skips_the_calls_that_have_not_started(autojump_clock, start):
     world, session_id = await start(
         calls(call("change", seconds=5), call("change"), call("change")), text("done")
     )
@@ -170,7 +180,8 @@ async def test_b16_steering_skips_the_calls_that_have_not_started(autojump_clock
     assert (last.text, last.delivery) == ("other way", "steer")
 
 
-async def test_b17_steering_while_text_streams_gives_a_second_request(autojump_clock, start):
+@pytest.mark.promise("B17")
+async def test_steering_while_text_streams_gives_a_second_request(autojump_clock, start):
     slow = ScriptStep(parts=(TextPart("a"), WaitPart(5), TextPart("b")))
     world, session_id = await start(slow, text("done"))
     await world.say(session_id, "go")
@@ -182,7 +193,8 @@ async def test_b17_steering_while_text_streams_gives_a_second_request(autojump_c
 
 
 @pytest.mark.parametrize(("mode", "requests"), [("one_at_a_time", 4), ("all", 2)])
-async def test_b20_follow_ups_wait_until_the_turn_would_rest(autojump_clock, start, mode, requests):
+@pytest.mark.promise("B20")
+async def test_follow_ups_wait_until_the_turn_would_rest(autojump_clock, start, mode, requests):
     world, _ = await start(calls(call("look", seconds=5)), *[text("ok")] * 4)
     world.scripts["s"] = Script((ScriptStep(parts=(TextPart("a"), WaitPart(5))), *[text("ok")] * 4))
     session_id = await world.session(follow_ups=mode)
@@ -197,9 +209,8 @@ async def test_b20_follow_ups_wait_until_the_turn_would_rest(autojump_clock, sta
     assert said == ["go", "next 0", "next 1", "next 2"]
 
 
-async def test_b22_the_same_submission_has_one_effect_and_one_answer(
-    autojump_clock, start, nursery
-):
+@pytest.mark.promise("B22")
+async def test_the_same_submission_has_one_effect_and_one_answer(autojump_clock, start, nursery):
     world, session_id = await start(text("one"), text("two"))
     op = UserInput(session_id, "hi")
     first = await world.ask(op, "same")
@@ -213,7 +224,8 @@ async def test_b22_the_same_submission_has_one_effect_and_one_answer(
     assert len(world.model.requests) == 1
 
 
-async def test_b24_b25_after_an_interrupt_every_call_has_a_result(autojump_clock, start):
+@pytest.mark.promise("B24", "B25")
+async def test_after_an_interrupt_every_call_has_a_result(autojump_clock, start):
     world, session_id = await start(
         calls(call("look", say="quick"), call("look", say="slow", seconds=50), call("change")),
         text("done"),
@@ -236,7 +248,8 @@ async def test_b24_b25_after_an_interrupt_every_call_has_a_result(autojump_clock
     assert [n.code for n in notices] == ["interrupted"]
 
 
-async def test_b26_an_interrupt_cancels_an_open_approval(autojump_clock, start):
+@pytest.mark.promise("B26")
+async def test_an_interrupt_cancels_an_open_approval(autojump_clock, start):
     world, session_id = await start(calls(call("guarded")), text("done"))
     await world.say(session_id, "go")
     opened = await world.until_body(session_id, RequestOpened)
@@ -251,7 +264,8 @@ async def test_b26_an_interrupt_cancels_an_open_approval(autojump_clock, start):
     assert tool_calls(world, 1)[0].error_kind == "aborted"
 
 
-async def test_b27_an_interrupt_of_another_turn_changes_nothing(autojump_clock, start):
+@pytest.mark.promise("B27")
+async def test_an_interrupt_of_another_turn_changes_nothing(autojump_clock, start):
     world, session_id = await start(calls(call("look", seconds=5)), text("done"))
     assert (await world.refused(Interrupt(session_id))).code == "no_active_turn"
     await world.say(session_id, "go")
@@ -260,7 +274,8 @@ async def test_b27_an_interrupt_of_another_turn_changes_nothing(autojump_clock, 
     assert (await world.ended(session_id)).outcome == "completed"
 
 
-async def test_b31_reads_run_together_and_answer_in_call_order(autojump_clock, start):
+@pytest.mark.promise("B31")
+async def test_reads_run_together_and_answer_in_call_order(autojump_clock, start):
     world, session_id = await start(
         calls(*(call("look", seconds=(8 - n) / 10, say=str(n)) for n in range(8))), text("done")
     )
@@ -277,7 +292,8 @@ async def test_b31_reads_run_together_and_answer_in_call_order(autojump_clock, s
     assert completed == [str(n) for n in range(7, -1, -1)]
 
 
-async def test_b34_one_crash_and_one_hang_leave_the_others_alone(autojump_clock, start):
+@pytest.mark.promise("B34")
+async def test_one_crash_and_one_hang_leave_the_others_alone(autojump_clock, start):
     world, session_id = await start(
         calls(call("look", crash=True), call("look", seconds=1000), call("look", say="fine")),
         text("done"),
@@ -304,7 +320,8 @@ async def test_ids_sort_in_the_order_of_what_they_name_although_no_time_passes(
     assert ids == sorted(ids)
 
 
-async def test_b36_always_resolves_other_requests_that_now_match(autojump_clock, start):
+@pytest.mark.promise("B36")
+async def test_always_resolves_other_requests_that_now_match(autojump_clock, start):
     world, session_id = await start(
         calls(call("peek", say="a"), call("peek", say="a"), call("peek", say="b")), text("done")
     )
@@ -317,7 +334,8 @@ async def test_b36_always_resolves_other_requests_that_now_match(autojump_clock,
     assert [c.state for c in tool_calls(world, 1)] == ["completed"] * 3
 
 
-async def test_b37_reject_without_a_reason_ends_the_turn_blocked(autojump_clock, start):
+@pytest.mark.promise("B37")
+async def test_reject_without_a_reason_ends_the_turn_blocked(autojump_clock, start):
     world, session_id = await start(
         calls(call("peek", say="a"), call("peek", say="b")), text("done")
     )
@@ -330,9 +348,8 @@ async def test_b37_reject_without_a_reason_ends_the_turn_blocked(autojump_clock,
     assert [c.error_kind for c in tool_calls(world, 1)] == ["denied", "denied"]
 
 
-async def test_b37_reject_with_a_reason_refuses_one_call_and_the_turn_goes_on(
-    autojump_clock, start
-):
+@pytest.mark.promise("B37")
+async def test_reject_with_a_reason_refuses_one_call_and_the_turn_goes_on(autojump_clock, start):
     world, session_id = await start(
         calls(call("peek", say="a"), call("peek", say="b")), text("done")
     )
@@ -352,7 +369,8 @@ def _overrides(**fields: Any):
     return TurnOverrides(**fields)
 
 
-async def test_b21_queued_input_is_edited_moved_promoted_and_removed(autojump_clock, start):
+@pytest.mark.promise("B21")
+async def test_queued_input_is_edited_moved_promoted_and_removed(autojump_clock, start):
     slow = ScriptStep(parts=(TextPart("a"), WaitPart(5), TextPart("b")))
     world, session_id = await start(slow, *[text("ok")] * 4)
     await world.say(session_id, "go")
@@ -374,7 +392,8 @@ async def test_b21_queued_input_is_edited_moved_promoted_and_removed(autojump_cl
     assert [i.delivery for i in said] == ["start", "steer", "queue", "queue"]
 
 
-async def test_b9_the_third_same_call_in_a_row_asks_and_a_no_ends_the_turn(autojump_clock, start):
+@pytest.mark.promise("B9")
+async def test_the_third_same_call_in_a_row_asks_and_a_no_ends_the_turn(autojump_clock, start):
     same = calls(call("look", say="x"))
     world, session_id = await start(same, same, same, text("done"))
     await world.say(session_id, "go")
@@ -385,7 +404,8 @@ async def test_b9_the_third_same_call_in_a_row_asks_and_a_no_ends_the_turn(autoj
     assert (await world.ended(session_id)).outcome == "blocked"
 
 
-async def test_b9_always_is_asked_once_in_a_session(autojump_clock, start):
+@pytest.mark.promise("B9")
+async def test_always_is_asked_once_in_a_session(autojump_clock, start):
     same = calls(call("look", say="x"))
     world, session_id = await start(*[same] * 8, text("done"))
     await world.say(session_id, "go")
@@ -396,9 +416,8 @@ async def test_b9_always_is_asked_once_in_a_session(autojump_clock, start):
     assert len(asked) == 1
 
 
-async def test_b9_a_cycle_of_two_calls_asks_and_what_the_user_says_begins_anew(
-    autojump_clock, start
-):
+@pytest.mark.promise("B9")
+async def test_a_cycle_of_two_calls_asks_and_what_the_user_says_begins_anew(autojump_clock, start):
     one, two = calls(call("look", say="x")), calls(call("nope"))
     world, session_id = await start(one, two, one, two, text("hm"), one, two, text("done"))
     await world.say(session_id, "go")
@@ -413,7 +432,8 @@ async def test_b9_a_cycle_of_two_calls_asks_and_what_the_user_says_begins_anew(
     assert (await world.ended(session_id)).outcome == "completed"
 
 
-async def test_g13_a_key_that_a_tool_comes_upon_reaches_neither_events_nor_the_model(
+@pytest.mark.promise("G13")
+async def test_a_key_that_a_tool_comes_upon_reaches_neither_events_nor_the_model(
     autojump_clock, start
 ):
     world, session_id = await start(calls(call("look", say="KEY=sk-canary-1 ")), text("done"))

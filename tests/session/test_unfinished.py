@@ -61,7 +61,8 @@ EMPTY = {
 }
 
 
-async def test_b7_a_cut_off_answer_is_continued_twice_and_is_one_message_in_history(
+@pytest.mark.promise("B7")
+async def test_a_cut_off_answer_is_continued_twice_and_is_one_message_in_history(
     autojump_clock, start
 ):
     world, session_id = await start(cut("It is the me"), cut("thod `run"), text("`."), text("yes"))
@@ -84,7 +85,8 @@ async def test_b7_a_cut_off_answer_is_continued_twice_and_is_one_message_in_hist
     assert first.tools == second.tools == third.tools
 
 
-async def test_b7_an_answer_that_is_cut_off_a_third_time_ends_the_turn_and_says_so(
+@pytest.mark.promise("B7")
+async def test_an_answer_that_is_cut_off_a_third_time_ends_the_turn_and_says_so(
     autojump_clock, start
 ):
     world, session_id = await start(cut("a"), cut("b"), cut("c"), text("d"))
@@ -101,7 +103,8 @@ async def test_b7_an_answer_that_is_cut_off_a_third_time_ends_the_turn_and_says_
     assert said(world, 3) == ["abc"]
 
 
-async def test_b7_thinking_up_to_the_limit_is_not_sent_back_and_the_model_shall_answer(
+@pytest.mark.promise("B7")
+async def test_thinking_up_to_the_limit_is_not_sent_back_and_the_model_shall_answer(
     autojump_clock, start
 ):
     thinking = ScriptStep(parts=(ReasoningPart("hm", opaque="half"),), finish="length")
@@ -117,7 +120,8 @@ async def test_b7_thinking_up_to_the_limit_is_not_sent_back_and_the_model_shall_
     assert thought.state == "discarded"
 
 
-async def test_b7_steering_goes_before_the_rest_of_a_cut_off_answer(autojump_clock, start):
+@pytest.mark.promise("B7")
+async def test_steering_goes_before_the_rest_of_a_cut_off_answer(autojump_clock, start):
     slow = ScriptStep(parts=(TextPart("lo"), WaitPart(5), TextPart("ng")), finish="length")
     world, session_id = await start(slow, text("short"))
     await world.say(session_id, "go")
@@ -128,7 +132,8 @@ async def test_b7_steering_goes_before_the_rest_of_a_cut_off_answer(autojump_clo
     assert notices(world, session_id) == []
 
 
-async def test_b10_parts_of_an_answer_match_the_schema_together(autojump_clock, start):
+@pytest.mark.promise("B10")
+async def test_parts_of_an_answer_match_the_schema_together(autojump_clock, start):
     schema = {"type": "object", "required": ["answer"]}
     world, session_id = await start(cut('{"ans'), text('wer": 42}'))
     await world.say(session_id, "go", overrides=TurnOverrides(output_schema=schema))
@@ -137,7 +142,8 @@ async def test_b10_parts_of_an_answer_match_the_schema_together(autojump_clock, 
 
 
 @pytest.mark.parametrize("kind", EMPTY)
-async def test_b4_an_empty_response_is_asked_about_once_more(autojump_clock, start, kind):
+@pytest.mark.promise("B4")
+async def test_an_empty_response_is_asked_about_once_more(autojump_clock, start, kind):
     world, session_id = await start(look(), EMPTY[kind], text("done"))
     await world.say(session_id, "go")
     ended = await world.ended(session_id)
@@ -149,7 +155,8 @@ async def test_b4_an_empty_response_is_asked_about_once_more(autojump_clock, sta
 
 
 @pytest.mark.parametrize("kind", EMPTY)
-async def test_b4_a_second_empty_response_fails_the_turn(autojump_clock, start, kind):
+@pytest.mark.promise("B4")
+async def test_a_second_empty_response_fails_the_turn(autojump_clock, start, kind):
     world, session_id = await start(EMPTY[kind], EMPTY[kind], text("done"))
     await world.say(session_id, "go")
     ended = await world.ended(session_id)
@@ -162,7 +169,8 @@ async def test_b4_a_second_empty_response_fails_the_turn(autojump_clock, start, 
 
 
 @pytest.mark.parametrize("last", [cut("a"), ScriptStep()], ids=["cut off", "empty"])
-async def test_b8_the_last_step_is_not_asked_again(autojump_clock, start, last):
+@pytest.mark.promise("B8")
+async def test_the_last_step_is_not_asked_again(autojump_clock, start, last):
     world, session_id = await start(look(), last, text("never"))
     await world.say(session_id, "go", overrides=TurnOverrides(max_steps=2))
     ended = await world.ended(session_id)
@@ -219,7 +227,8 @@ def response(kind: str, number: int) -> ScriptStep:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(["cut", "cut", "call", "thinks too long", "thinks", "nothing"])))
-def test_b4_b7_any_row_of_responses_ends_as_the_rules_say(kinds: list[str]) -> None:
+@pytest.mark.promise("B4", "B7")
+def test_any_row_of_responses_ends_as_the_rules_say(kinds: list[str]) -> None:
     """No series of cut-off and empty responses is endless, and no part of an answer is lost."""
     kinds = [*kinds, "answer"]
     steps = tuple(response(kind, number) for number, kind in enumerate(kinds, 1))

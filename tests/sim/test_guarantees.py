@@ -5,6 +5,7 @@ What is said here holds for each session of a program whatever frontends, model,
 
 from collections import Counter
 
+import pytest
 from msgspec import structs
 
 from sim.batches import Batch, must_end, of_every_program
@@ -44,7 +45,8 @@ def test_every_program_ends_with_all_sessions_at_rest(batch: Batch) -> None:
 
 
 @of_every_program
-def test_g1_log_first_nothing_is_published_before_it_is_committed(seen: Seen) -> None:
+@pytest.mark.promise("G1")
+def test_log_first_nothing_is_published_before_it_is_committed(seen: Seen) -> None:
     assert seen.published_too_early == []
     for session in seen.sessions.values():
         for event in session.published:
@@ -52,7 +54,8 @@ def test_g1_log_first_nothing_is_published_before_it_is_committed(seen: Seen) ->
 
 
 @of_every_program
-def test_g1_log_first_a_power_failure_loses_nothing_but_the_end_of_a_stream(seen: Seen) -> None:
+@pytest.mark.promise("G1")
+def test_log_first_a_power_failure_loses_nothing_but_the_end_of_a_stream(seen: Seen) -> None:
     """It loses commits that were not synced. After any other commit, all before it is safe."""
     for batch in seen.store.unsynced:
         assert batch.submission is None
@@ -67,7 +70,8 @@ def test_g1_log_first_a_power_failure_loses_nothing_but_the_end_of_a_stream(seen
 
 
 @of_every_program
-def test_g2_gap_free_every_frontend_sees_all_events_once_in_order(seen: Seen) -> None:
+@pytest.mark.promise("G2")
+def test_gap_free_every_frontend_sees_all_events_once_in_order(seen: Seen) -> None:
     for session in seen.sessions.values():
         assert [event.seq for event in session.log] == list(range(1, len(session.log) + 1))
         for after, delivered in session.followers:
@@ -75,7 +79,8 @@ def test_g2_gap_free_every_frontend_sees_all_events_once_in_order(seen: Seen) ->
 
 
 @of_every_program
-def test_g3_submit_once_a_resend_gets_the_same_answer_and_no_second_effect(seen: Seen) -> None:
+@pytest.mark.promise("G3")
+def test_submit_once_a_resend_gets_the_same_answer_and_no_second_effect(seen: Seen) -> None:
     for submission_id, answers in seen.answers.items():
         if not isinstance(seen.ops[submission_id], SessionGet | Replay):
             lasting = lasting_answers(answers)
@@ -86,7 +91,8 @@ def test_g3_submit_once_a_resend_gets_the_same_answer_and_no_second_effect(seen:
 
 
 @of_every_program
-def test_g3_submit_once_what_is_accepted_is_in_the_log_and_what_is_rejected_is_not(
+@pytest.mark.promise("G3")
+def test_submit_once_what_is_accepted_is_in_the_log_and_what_is_rejected_is_not(
     seen: Seen,
 ) -> None:
     sessions = seen.sessions.values()
@@ -100,7 +106,8 @@ def test_g3_submit_once_what_is_accepted_is_in_the_log_and_what_is_rejected_is_n
 
 
 @of_every_program
-def test_g5_one_turn_a_session_has_at_most_one_active_turn(seen: Seen) -> None:
+@pytest.mark.promise("G5")
+def test_one_turn_a_session_has_at_most_one_active_turn(seen: Seen) -> None:
     for session in seen.sessions.values():
         active = 0
         for event in session.log:
@@ -110,7 +117,8 @@ def test_g5_one_turn_a_session_has_at_most_one_active_turn(seen: Seen) -> None:
 
 
 @of_every_program
-def test_g7_one_ending_for_each_turn_step_item_and_request(seen: Seen) -> None:
+@pytest.mark.promise("G7")
+def test_one_ending_for_each_turn_step_item_and_request(seen: Seen) -> None:
     for session in seen.sessions.values():
         state = LifecycleState()
         for event in session.log:
@@ -121,19 +129,22 @@ def test_g7_one_ending_for_each_turn_step_item_and_request(seen: Seen) -> None:
 
 
 @of_every_program
-def test_g8_no_survivors_when_turn_ended_is_published(seen: Seen) -> None:
+@pytest.mark.promise("G8")
+def test_no_survivors_when_turn_ended_is_published(seen: Seen) -> None:
     assert seen.alive_at_turn_end == []
 
 
 @of_every_program
-def test_g11_recovery_a_rebuilt_session_is_the_same(seen: Seen) -> None:
+@pytest.mark.promise("G11")
+def test_recovery_a_rebuilt_session_is_the_same(seen: Seen) -> None:
     for session in seen.sessions.values():
         assert structs.asdict(session.rebuilt) == structs.asdict(session.snapshot)
         assert _folded(session, seen) == session.snapshot
 
 
 @of_every_program
-def test_g11_recovery_no_side_effect_is_repeated_and_each_is_announced(seen: Seen) -> None:
+@pytest.mark.promise("G11")
+def test_recovery_no_side_effect_is_repeated_and_each_is_announced(seen: Seen) -> None:
     assert max(Counter(seen.begun).values(), default=0) <= 1
     announced = {
         event.body.item_id: event.seq

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import pytest
+
 from sim.batches import of_every_program
 from sim.player import Seen, SessionSeen
 from sim.program import HOSTED_OUTPUTS
@@ -28,7 +30,8 @@ from tiller_protocol.items import Item, Notice, ToolCall
 
 
 @of_every_program
-def test_g4_valid_history_every_request_is_valid_in_the_providers_dialect(seen: Seen) -> None:
+@pytest.mark.promise("G4")
+def test_valid_history_every_request_is_valid_in_the_providers_dialect(seen: Seen) -> None:
     for request in seen.requests:
         for item in request.items:
             if isinstance(item, ToolCall):
@@ -37,7 +40,8 @@ def test_g4_valid_history_every_request_is_valid_in_the_providers_dialect(seen: 
 
 
 @of_every_program
-def test_g4_b44_what_a_model_is_sent_is_what_the_log_adds_up_to(seen: Seen) -> None:
+@pytest.mark.promise("G4", "B44")
+def test_what_a_model_is_sent_is_what_the_log_adds_up_to(seen: Seen) -> None:
     if seen.harms:
         return  # what was sent may then not have come into the log
     sent: dict[tuple[str, int], ModelRequest] = {}
@@ -56,7 +60,8 @@ def test_g4_b44_what_a_model_is_sent_is_what_the_log_adds_up_to(seen: Seen) -> N
 
 
 @of_every_program
-def test_g6_frozen_context_a_turn_sees_one_configuration(seen: Seen) -> None:
+@pytest.mark.promise("G6")
+def test_frozen_context_a_turn_sees_one_configuration(seen: Seen) -> None:
     requests = {(r.session_id, r.ordinal): r for r in seen.requests if r.purpose == "turn"}
     for session in seen.sessions.values():
         ordinal = _steps_shared(session, seen)
@@ -76,7 +81,8 @@ def test_g6_frozen_context_a_turn_sees_one_configuration(seen: Seen) -> None:
 
 
 @of_every_program
-def test_g9_lock_writes_run_alone_and_results_come_in_call_order(seen: Seen) -> None:
+@pytest.mark.promise("G9")
+def test_lock_writes_run_alone_and_results_come_in_call_order(seen: Seen) -> None:
     for span in seen.spans:
         for other in seen.spans:
             if span.effect == "write" and span.session_id == other.session_id and span != other:
@@ -90,7 +96,8 @@ def test_g9_lock_writes_run_alone_and_results_come_in_call_order(seen: Seen) -> 
 
 
 @of_every_program
-def test_g9_lock_a_call_that_writes_comes_between_those_before_and_behind_it(seen: Seen) -> None:
+@pytest.mark.promise("G9")
+def test_lock_a_call_that_writes_comes_between_those_before_and_behind_it(seen: Seen) -> None:
     spans = {span.call_id: span for span in seen.spans}
     for session in seen.sessions.values():
         responses: dict[tuple[str | None, int], list[Span]] = {}
@@ -127,7 +134,8 @@ def test_calls_of_the_provider_are_shown_to_their_end_and_neither_run_nor_sent_a
 
 
 @of_every_program
-def test_b37_a_no_ends_the_turn_exactly_if_it_gives_no_reason(seen: Seen) -> None:
+@pytest.mark.promise("B37")
+def test_a_no_ends_the_turn_exactly_if_it_gives_no_reason(seen: Seen) -> None:
     for session in seen.sessions.values():
         for turn in turns_of(session.log):
             bodies = [event.body for event in turn]

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 
+import pytest
 from msgspec import convert, to_builtins
 
 from sim.batches import of_every_program
@@ -32,7 +33,8 @@ INSTANT_S = 0.05
 
 
 @of_every_program
-def test_g10_steering_is_delivered_or_handed_back_and_never_twice(seen: Seen) -> None:
+@pytest.mark.promise("G10")
+def test_steering_is_delivered_or_handed_back_and_never_twice(seen: Seen) -> None:
     """Every queue of every session is what a plain model of it says; see `oracle`."""
     for session in seen.sessions.values():
         shared = beginning(session, seen)
@@ -50,7 +52,8 @@ def test_g10_steering_is_delivered_or_handed_back_and_never_twice(seen: Seen) ->
 
 
 @of_every_program
-def test_g10_an_accepted_text_is_in_history_or_in_the_queue_once(seen: Seen) -> None:
+@pytest.mark.promise("G10")
+def test_an_accepted_text_is_in_history_or_in_the_queue_once(seen: Seen) -> None:
     """As above by the words alone, which are one of a kind for each submission."""
     there: Counter[str] = Counter()
     edited = {op.input_id for op in seen.ops.values() if isinstance(op, QueueEdit)}
@@ -66,7 +69,8 @@ def test_g10_an_accepted_text_is_in_history_or_in_the_queue_once(seen: Seen) -> 
 
 
 @of_every_program
-def test_g10_b16_no_call_begins_when_steering_has_arrived(seen: Seen) -> None:
+@pytest.mark.promise("G10", "B16")
+def test_no_call_begins_when_steering_has_arrived(seen: Seen) -> None:
     if seen.program.commits_s != (0.0,):
         return  # the time of an event is then not the time at which it happened
     for session in seen.sessions.values():
@@ -88,7 +92,8 @@ def test_g10_b16_no_call_begins_when_steering_has_arrived(seen: Seen) -> None:
 
 
 @of_every_program
-def test_g10_steering_for_no_turn_is_handed_back_in_the_answer(seen: Seen) -> None:
+@pytest.mark.promise("G10")
+def test_steering_for_no_turn_is_handed_back_in_the_answer(seen: Seen) -> None:
     for submission_id, answers in seen.answers.items():
         for answer in answers:
             if isinstance(answer, Rejected) and answer.code in ("no_active_turn", "overloaded"):
@@ -98,7 +103,8 @@ def test_g10_steering_for_no_turn_is_handed_back_in_the_answer(seen: Seen) -> No
 
 
 @of_every_program
-def test_g6_a_turn_has_the_choices_of_its_input_or_of_the_turn_that_it_goes_on_from(
+@pytest.mark.promise("G6")
+def test_a_turn_has_the_choices_of_its_input_or_of_the_turn_that_it_goes_on_from(
     seen: Seen,
 ) -> None:
     for session in seen.sessions.values():

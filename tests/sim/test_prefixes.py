@@ -39,7 +39,8 @@ NEXT_INPUT = UserMessage(ItemId("next"), "go on", "start")
 
 
 @pytest.mark.parametrize("group", range(PROGRAMS // GROUP_PROGRAMS))
-def test_g4_valid_history_at_every_prefix_of_the_log(group: int) -> None:
+@pytest.mark.promise("G4")
+def test_valid_history_at_every_prefix_of_the_log(group: int) -> None:
     first = FIRST_SEED + group * GROUP_PROGRAMS
     with fast(measured=group == 0):
         for seed in range(first, first + GROUP_PROGRAMS):

@@ -1,5 +1,6 @@
 """A seed is a program, and a program is one run: what failed once can be looked at again."""
 
+import pytest
 from msgspec import structs
 
 from sim.batches import shrink
@@ -12,6 +13,7 @@ SEEDS = range(12)
 NAMES = {**vars(scripted), **vars(settings), "Program": Program, "Action": Action}
 
 
+@pytest.mark.promise("T18")
 def test_a_seed_replays_to_the_last_event_and_the_last_answer() -> None:
     for seed in SEEDS:
         assert _all_of(play(program_of(seed))) == _all_of(play(program_of(seed)))

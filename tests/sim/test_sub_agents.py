@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 
+import pytest
 import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -190,7 +191,8 @@ def trees(*, kills: bool, writers: bool = False) -> st.SearchStrategy[Tree]:
 
 @many
 @given(trees(kills=False))
-def test_g8_no_survivors_a_turn_ends_after_every_turn_that_works_for_it(tree: Tree) -> None:
+@pytest.mark.promise("G8")
+def test_no_survivors_a_turn_ends_after_every_turn_that_works_for_it(tree: Tree) -> None:
     outcome = run(tree)
     assert outcome.alive_at_end == []
     for session_id, snapshot in outcome.snapshots.items():
@@ -204,7 +206,8 @@ def test_g8_no_survivors_a_turn_ends_after_every_turn_that_works_for_it(tree: Tr
 
 @many
 @given(trees(kills=True))
-def test_g7_one_ending_in_every_session_of_a_tree_and_none_is_busy(tree: Tree) -> None:
+@pytest.mark.promise("G7")
+def test_one_ending_in_every_session_of_a_tree_and_none_is_busy(tree: Tree) -> None:
     outcome = run(tree)
     for session_id, log in outcome.logs.items():
         state = LifecycleState()
@@ -246,7 +249,8 @@ def test_an_owner_has_spent_what_it_and_its_sub_agents_have_spent(tree: Tree) ->
 
 @many
 @given(trees(kills=True))
-def test_g7_the_model_is_told_once_of_each_end_in_the_background(tree: Tree) -> None:
+@pytest.mark.promise("G7")
+def test_the_model_is_told_once_of_each_end_in_the_background(tree: Tree) -> None:
     outcome = run(tree)
     for snapshot in outcome.snapshots.values():
         assert all(entry.state != "running" for entry in snapshot.background)
@@ -281,7 +285,8 @@ def test_only_its_user_or_its_own_end_ends_a_background_sub_agent(tree: Tree) ->
 
 @settings(many, max_examples=PROGRAMS // 2)
 @given(trees(kills=True, writers=True))
-def test_g9_lock_nothing_is_changed_by_two_at_once_nor_where_no_task_declares_it(
+@pytest.mark.promise("G9")
+def test_lock_nothing_is_changed_by_two_at_once_nor_where_no_task_declares_it(
     tree: Tree,
 ) -> None:
     outcome = run(tree)

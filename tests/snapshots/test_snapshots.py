@@ -165,7 +165,8 @@ async def test_many_new_files_come_back_as_well(snapshots: Snapshots, workspace:
     assert all_bytes(workspace) == {}
 
 
-async def test_g13_secrets_and_ignored_large_and_others_repositories_files_are_not_kept(
+@pytest.mark.promise("G13")
+async def test_secrets_and_ignored_large_and_others_repositories_files_are_not_kept(
     snapshots: Snapshots, workspace: Path, tmp_path: Path
 ):
     git(workspace, "init", "-q")
@@ -200,7 +201,8 @@ async def test_g13_secrets_and_ignored_large_and_others_repositories_files_are_n
         assert KEY.encode() not in shown.stdout
 
 
-async def test_b60_nothing_of_the_project_is_run_or_touched(
+@pytest.mark.promise("B60")
+async def test_nothing_of_the_project_is_run_or_touched(
     snapshots: Snapshots, workspace: Path, tmp_path: Path
 ):
     git(workspace, "init", "-q")
@@ -257,9 +259,8 @@ async def test_a_workspace_inside_of_a_project_heeds_the_ignore_files_above_it(
     assert await take(snapshots, ignored) != before
 
 
-async def test_b55_what_somebody_else_changed_is_left_and_named(
-    snapshots: Snapshots, workspace: Path
-):
+@pytest.mark.promise("B55")
+async def test_what_somebody_else_changed_is_left_and_named(snapshots: Snapshots, workspace: Path):
     for name in "abcd":
         (workspace / name).write_text("0")
     before = await take(snapshots, workspace)
@@ -280,7 +281,8 @@ async def test_b55_what_somebody_else_changed_is_left_and_named(
     assert all_bytes(workspace) == there
 
 
-async def test_b55_a_directory_that_became_a_link_is_not_followed(
+@pytest.mark.promise("B55")
+async def test_a_directory_that_became_a_link_is_not_followed(
     snapshots: Snapshots, workspace: Path, tmp_path: Path
 ):
     elsewhere = tmp_path / "elsewhere"
@@ -297,7 +299,8 @@ async def test_b55_a_directory_that_became_a_link_is_not_followed(
 
 
 @pytest.mark.parametrize("logged", [False, True])
-async def test_b49_a_daemon_killed_while_it_puts_back_undoes_the_half_at_its_next_start(
+@pytest.mark.promise("B49")
+async def test_a_daemon_killed_while_it_puts_back_undoes_the_half_at_its_next_start(
     make: Make, workspace: Path, tmp_path: Path, *, logged: bool
 ):
     for name in "ab":

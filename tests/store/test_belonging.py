@@ -127,6 +127,7 @@ async def left_without_file(one: Home, other: Home, to: Path) -> None:
         left_without_file,
     ],
 )
+@pytest.mark.promise("B51")
 async def test_what_does_not_belong_is_put_aside_and_told(
     tmp_path: Path, arrange: Callable[[Home, Home, Path], Awaitable[None]]
 ) -> None:

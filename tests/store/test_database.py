@@ -126,6 +126,7 @@ async def _in_memory() -> AsyncGenerator[tuple[Database, sqlite3.Connection]]:
 
 
 @pytest.mark.parametrize("size", [0, INLINE_BYTES_MAX + 1])
+@pytest.mark.promise("G1")
 async def test_sqlite_syncs_the_commits_that_must_survive_a_power_failure(
     tmp_path: Path, size: int
 ) -> None:

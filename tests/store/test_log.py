@@ -70,6 +70,7 @@ async def test_events_with_a_gap_inside_are_refused_whole(log: Log) -> None:
     assert await log.count() == 0
 
 
+@pytest.mark.promise("T5")
 async def test_a_submission_takes_effect_once_and_keeps_its_answer(log: Log) -> None:
     """G3, T5: the events and the answer are one transaction, so a re-send changes nothing."""
     first = submission_row("s1", b"first")
@@ -208,6 +209,7 @@ async def test_an_odd_body_and_an_odd_name_come_back_as_they_were(log: Log) -> N
     assert await log.submission(name) == row
 
 
+@pytest.mark.promise("T16")
 async def test_text_that_can_not_be_stored_fails_its_own_batch_only(tmp_path: Path) -> None:
     """A lone surrogate is refused by SQLite: T16's mistake must not stop the thread."""
     async with open_log(tmp_path / "tiller.db") as log:

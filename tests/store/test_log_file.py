@@ -82,6 +82,7 @@ async def test_closing_commits_queued_batches_first(tmp_path: Path) -> None:
         assert await log.count() == 50
 
 
+@pytest.mark.promise("T10")
 async def test_a_second_process_is_kept_out_while_the_log_is_open(tmp_path: Path) -> None:
     """T10: two connections can damage the file, also with two runtime directories."""
     path = tmp_path / "tiller.db"
@@ -213,6 +214,7 @@ async def test_a_tail_that_was_half_written_is_dropped_and_the_rest_is_there(
     assert max(heads) > min(heads)
 
 
+@pytest.mark.promise("B51")
 async def test_no_flipped_bit_is_ever_read_as_if_it_were_true(tmp_path: Path) -> None:
     """B51: an event, an answer or a row is as it was written, or an error that names the file."""
     original, path = tmp_path / "original.db", tmp_path / "tiller.db"
@@ -255,6 +257,7 @@ async def count_errors(path: Path) -> int:
     return len(errors)
 
 
+@pytest.mark.promise("B51")
 async def test_a_damaged_session_stops_no_other(tmp_path: Path) -> None:
     """B51: the error names the event; the other sessions are read and written."""
     path = tmp_path / "tiller.db"

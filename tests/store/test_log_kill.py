@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import trio
 
 from store.append_forever import BATCH_EVENTS, SESSIONS
@@ -21,6 +22,7 @@ LINES_MAX = 400
 CHILD = Path(__file__).with_name("append_forever.py")
 
 
+@pytest.mark.promise("G1")
 def test_nothing_that_was_committed_is_lost_to_kill_9(tmp_path: Path) -> None:
     path = tmp_path / "tiller.db"
     source = random.Random(9)

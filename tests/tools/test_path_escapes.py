@@ -91,7 +91,8 @@ def arguments_of(name: str, path: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", ["read", "write", "edit", "apply_patch"])
-def test_b58_each_way_out_asks_to_leave_the_workspace(bench, outside, name):
+@pytest.mark.promise("B58")
+def test_each_way_out_asks_to_leave_the_workspace(bench, outside, name):
     paths = escapes(outside)
     assert len(set(paths)) >= 300
     for path in paths:
@@ -101,7 +102,8 @@ def test_b58_each_way_out_asks_to_leave_the_workspace(bench, outside, name):
 
 
 @pytest.mark.parametrize("name", ["read", "write", "edit", "apply_patch"])
-async def test_b58_what_leads_out_only_after_it_was_judged_is_left_alone(bench, outside, name):
+@pytest.mark.promise("B58")
+async def test_what_leads_out_only_after_it_was_judged_is_left_alone(bench, outside, name):
     before = snapshot(outside)
     requirements = bench.requirements(name, **arguments_of(name, "deep/f"))
     assert [need.permission for need in requirements] == ["read" if name == "read" else "write"]
@@ -114,7 +116,8 @@ async def test_b58_what_leads_out_only_after_it_was_judged_is_left_alone(bench, 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names are exchanged by a call of Linux")
 @pytest.mark.nightly
-async def test_b58_ten_thousand_swaps_of_a_directory_and_a_link_lead_nobody_out(bench, outside):
+@pytest.mark.promise("B58")
+async def test_ten_thousand_swaps_of_a_directory_and_a_link_lead_nobody_out(bench, outside):
     """Not one byte outside is read or written, and the tools do work in between."""
     bench.put("d/f", "mine\n")
     (bench.workspace / "d-link").symlink_to(outside)
@@ -155,9 +158,8 @@ async def test_b58_ten_thousand_swaps_of_a_directory_and_a_link_lead_nobody_out(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names are exchanged by a call of Linux")
-async def test_b58_searches_beside_swaps_of_a_directory_and_a_link_show_nothing_outside(
-    bench, outside
-):
+@pytest.mark.promise("B58")
+async def test_searches_beside_swaps_of_a_directory_and_a_link_show_nothing_outside(bench, outside):
     """Not a line and not a name of what is outside; what is inside is found in between."""
     for number in range(SEARCHED):
         bench.put(f"a/d/{number}/f", "mine line\n")

@@ -158,7 +158,8 @@ async def test_a_line_that_is_not_in_the_file_as_it_is_now_was_not_found(bench, 
 
 
 @pytest.mark.parametrize(("path", "swapped"), [("a.py", "a.py"), ("d", "d"), (".", "d")])
-async def test_b58_what_becomes_a_link_when_the_search_begins_is_not_followed(
+@pytest.mark.promise("B58")
+async def test_what_becomes_a_link_when_the_search_begins_is_not_followed(
     bench, tmp_path, path, swapped
 ):
     bench.put("a.py", "needle\n")

@@ -102,7 +102,8 @@ async def test_a_file_in_place_of_a_directory_is_said(bench):
         await bench.call("read", path="a.txt/b.txt")
 
 
-async def test_b58_a_fifo_a_device_a_socket_and_a_loop_are_refused_without_a_hang(bench):
+@pytest.mark.promise("B58")
+async def test_a_fifo_a_device_a_socket_and_a_loop_are_refused_without_a_hang(bench):
     os.mkfifo(bench.workspace / "fifo")
     (bench.workspace / "loop").symlink_to("loop")
     with socket.socket(socket.AF_UNIX) as listening:
@@ -117,13 +118,15 @@ async def test_b58_a_fifo_a_device_a_socket_and_a_loop_are_refused_without_a_han
             await bench.call("read", path=path)
 
 
-async def test_b58_a_path_that_is_no_path_is_refused(bench):
+@pytest.mark.promise("B58")
+async def test_a_path_that_is_no_path_is_refused(bench):
     for path in ("", "a\0b", "a" * 5000, "\ud800"):
         with pytest.raises(ToolFailure, match="is not a path"):
             await bench.call("read", path=path)
 
 
-async def test_b58_a_huge_file_is_read_from_its_beginning_and_not_whole(bench):
+@pytest.mark.promise("B58")
+async def test_a_huge_file_is_read_from_its_beginning_and_not_whole(bench):
     file = bench.put("huge.txt", "one\ntwo\n")
     os.truncate(file, 10 * 1024**3)
     with pytest.raises(ToolFailure, match="It is binary"):
@@ -143,7 +146,8 @@ async def test_b58_a_huge_file_is_read_from_its_beginning_and_not_whole(bench):
     assert file.resolve() not in bench.files.fingerprints
 
 
-async def test_b58_a_line_far_into_a_huge_file_is_looked_for_only_so_far(bench, monkeypatch):
+@pytest.mark.promise("B58")
+async def test_a_line_far_into_a_huge_file_is_looked_for_only_so_far(bench, monkeypatch):
     monkeypatch.setattr(room, "SCAN_BYTES_MAX", 2 * 1024**2)
     file = bench.put("huge.txt", b"line\n" * 4000)
     os.truncate(file, EDITABLE_BYTES_MAX + 1)
@@ -154,20 +158,23 @@ async def test_b58_a_line_far_into_a_huge_file_is_looked_for_only_so_far(bench, 
     assert result.output.endswith("use a command such as `tail`.)")
 
 
-async def test_b58_binary_is_named_with_its_first_bytes(bench):
+@pytest.mark.promise("B58")
+async def test_binary_is_named_with_its_first_bytes(bench):
     bench.put("a.bin", b"\x7fELF\x02\x01\0\0")
     with pytest.raises(ToolFailure, match="It is binary and begins with the bytes 7f 45 4c 46"):
         await bench.call("read", path="a.bin")
 
 
-async def test_b58_bytes_that_are_no_text_are_replaced(bench):
+@pytest.mark.promise("B58")
+async def test_bytes_that_are_no_text_are_replaced(bench):
     bench.put("a.txt", b"caf\xc3\xa9 \xed\xa0\x80\n")
     output = (await bench.call("read", path="a.txt")).output
     assert output.startswith("     1\tcafé \ufffd")
     assert output.encode()
 
 
-async def test_b58_line_ends_and_byte_order_mark_are_not_shown_but_said(bench):
+@pytest.mark.promise("B58")
+async def test_line_ends_and_byte_order_mark_are_not_shown_but_said(bench):
     bench.put("dos.txt", b"\xef\xbb\xbfone\r\ntwo\r\n")
     bench.put("cut.txt", b"one\ntwo")
     assert (await bench.call("read", path="dos.txt")).output == (
@@ -231,7 +238,8 @@ async def test_an_image_that_can_not_be_shown_is_said(bench):
         await bench.call("read", path="a.png")
 
 
-async def test_b58_a_link_to_the_outside_needs_permission_for_the_outside(bench, tmp_path):
+@pytest.mark.promise("B58")
+async def test_a_link_to_the_outside_needs_permission_for_the_outside(bench, tmp_path):
     outside = tmp_path / "secret" / "key.txt"
     outside.parent.mkdir()
     outside.write_text("key\n")

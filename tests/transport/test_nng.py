@@ -110,6 +110,7 @@ async def test_a_slow_answer_holds_up_no_other_even_on_one_connection(runtime: P
     assert answers == [b"FAST", b"SLOW"]
 
 
+@pytest.mark.promise("T19")
 async def test_all_of_a_burst_are_answered_though_few_are_handled_at_once(runtime: Path) -> None:
     """T19: answers that nng can't take at once are neither lost nor out of state; G12 too."""
     handling = most = 0
@@ -220,6 +221,7 @@ async def test_a_subscriber_that_reads_nothing_costs_the_others_nothing(
 
 
 @pytest.mark.parametrize(("size", "count"), [(600, 8_000), (1_200, 5_000), (40_000, 200)])
+@pytest.mark.promise("T4")
 async def test_what_a_slow_subscriber_gets_in_the_end_is_whole_and_in_order(
     runtime: Path, size: int, count: int
 ) -> None:
@@ -281,6 +283,7 @@ async def receive_all(subscriber: pynng.Sub0) -> None:
             return
 
 
+@pytest.mark.promise("T3")
 async def test_sending_leaks_no_memory_when_askers_and_answers_are_cancelled(
     runtime: Path,
 ) -> None:
@@ -318,6 +321,7 @@ async def test_the_sockets_are_for_the_owner_only(runtime: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as somebody else")
+@pytest.mark.promise("T14")
 async def test_a_stranger_who_reaches_the_socket_is_ignored() -> None:
     """T14: as if the modes had been opened by mistake."""
     heard: list[bytes] = []
@@ -356,6 +360,7 @@ async def test_a_socket_that_can_not_be_opened_says_where(tmp_path: Path) -> Non
     await until(lambda: descriptors() <= before)
 
 
+@pytest.mark.promise("T17")
 def test_sockets_can_be_opened_and_closed_under_load_again_and_again(runtime: Path) -> None:
     """T17: no callback comes after the loop has ended, no descriptor stays, no file stays."""
 
@@ -425,6 +430,7 @@ async def asked_without_reading(runtime: Path) -> AsyncGenerator[trio.SocketStre
         yield stream
 
 
+@pytest.mark.promise("T19")
 async def test_no_answer_is_lost_by_a_frontend_that_asks_much_before_it_reads(
     runtime: Path,
 ) -> None:
@@ -481,7 +487,8 @@ async def test_a_connection_that_is_refused_again_and_again_is_closed_and_no_oth
     assert handled == [b"other", b"another"]
 
 
-async def test_g12_a_frontend_that_asks_without_end_and_never_reads_is_sent_away(
+@pytest.mark.promise("G12")
+async def test_a_frontend_that_asks_without_end_and_never_reads_is_sent_away(
     runtime: Path,
 ) -> None:
     """Whatever it asks: so many answers of one connection wait, and no more."""

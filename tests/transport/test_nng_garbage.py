@@ -116,6 +116,7 @@ async def test_a_body_of_any_bytes_is_answered(runtime: Path) -> None:
                 await asker.arecv()
 
 
+@pytest.mark.promise("T7")
 async def test_a_frame_that_is_too_large_closes_its_connection_and_reserves_nothing(
     runtime: Path,
 ) -> None:

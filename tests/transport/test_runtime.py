@@ -38,6 +38,7 @@ def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.lstat().st_mode)
 
 
+@pytest.mark.promise("T14")
 def test_only_the_owner_can_look_into_the_directory_or_read_the_token(tmp_path: Path) -> None:
     """G14, T14: also when the directory was made with too many rights."""
     path = tmp_path / "runtime"
@@ -75,6 +76,7 @@ def test_a_second_daemon_is_told_the_pid_of_the_first_and_touches_nothing(tmp_pa
         assert not (path / OPS_SOCKET).exists()
 
 
+@pytest.mark.promise("T6")
 def test_a_file_in_place_of_a_socket_is_not_deleted(tmp_path: Path) -> None:
     """T6: nng's listen would delete it."""
     (tmp_path / EVENTS_SOCKET).write_text("precious")
@@ -122,6 +124,7 @@ def test_a_path_that_no_socket_can_have_is_refused_by_length(tmp_path: Path) -> 
 
 
 @pytest.mark.nightly
+@pytest.mark.promise("T6")
 def test_of_daemons_that_race_over_stale_sockets_exactly_one_wins(tmp_path: Path) -> None:
     """T6: real processes, which open real sockets; `TILLER_RACE_ROUNDS` sets how often."""
     path = tmp_path / "r"

@@ -191,7 +191,8 @@ def expected_spans(step: ScriptStep, began: float) -> list[tuple[float, float] |
 
 @many
 @given(responses(), SEEDS)
-def test_b33_g9_a_call_begins_as_soon_as_it_may_and_no_sooner(step: ScriptStep, seed: int) -> None:
+@pytest.mark.promise("B33", "G9")
+def test_a_call_begins_as_soon_as_it_may_and_no_sooner(step: ScriptStep, seed: int) -> None:
     """A read at once, unless a write stands before it; a write when all before it have ended.
 
     Streams that failed before change nothing but the time.
@@ -212,7 +213,8 @@ def test_b33_g9_a_call_begins_as_soon_as_it_may_and_no_sooner(step: ScriptStep, 
 
 @many
 @given(responses(), SEEDS, DISTURBANCES)
-def test_b33_nothing_of_a_failed_stream_is_doubled_or_reaches_the_model(
+@pytest.mark.promise("B33")
+def test_nothing_of_a_failed_stream_is_doubled_or_reaches_the_model(
     step: ScriptStep, seed: int, disturbances: list[Disturbance]
 ) -> None:
     """Whatever the user does meanwhile: one completion for each call, and none that was dropped."""
@@ -237,7 +239,8 @@ def test_b33_nothing_of_a_failed_stream_is_doubled_or_reaches_the_model(
 
 @many
 @given(responses(), SEEDS, DISTURBANCES)
-def test_b33_g8_what_began_early_has_ended_before_a_retry_and_before_the_turn_ends(
+@pytest.mark.promise("B33", "G8")
+def test_what_began_early_has_ended_before_a_retry_and_before_the_turn_ends(
     step: ScriptStep, seed: int, disturbances: list[Disturbance]
 ) -> None:
     """No dropped call is alive when its items are closed, and none at all in the end."""
@@ -251,7 +254,8 @@ def test_b33_g8_what_began_early_has_ended_before_a_retry_and_before_the_turn_en
 
 @many
 @given(responses(), SEEDS, DISTURBANCES)
-def test_b33_g9_a_write_is_alone_whatever_began_early(
+@pytest.mark.promise("B33", "G9")
+def test_a_write_is_alone_whatever_began_early(
     step: ScriptStep, seed: int, disturbances: list[Disturbance]
 ) -> None:
     seen = play(seed, step, disturbances=disturbances)
@@ -265,7 +269,8 @@ def call(name: str, **arguments: object) -> CallPart:
     return CallPart(name, arguments=arguments)
 
 
-def test_b33_a_result_that_was_there_is_kept_when_the_stream_is_interrupted() -> None:
+@pytest.mark.promise("B33")
+def test_a_result_that_was_there_is_kept_when_the_stream_is_interrupted() -> None:
     step = ScriptStep(parts=(call("look", seconds=1, say="a"), call("look", seconds=9), HangPart()))
     seen = play(1, step, disturbances=[Disturbance(3.0, "interrupt")])
     quick, slow = seen.kept
@@ -274,7 +279,8 @@ def test_b33_a_result_that_was_there_is_kept_when_the_stream_is_interrupted() ->
     assert "aborted after 3.0 s" in slow.output
 
 
-def test_b33_a_result_that_was_there_is_kept_when_the_stream_fails_for_good() -> None:
+@pytest.mark.promise("B33")
+def test_a_result_that_was_there_is_kept_when_the_stream_fails_for_good() -> None:
     failure = Failure("content_policy", after_parts=3)
     parts = (call("look", seconds=1, say="a"), call("look", seconds=9), WaitPart(3))
     seen = play(1, ScriptStep(parts=parts, failures=(failure,)))
@@ -282,14 +288,16 @@ def test_b33_a_result_that_was_there_is_kept_when_the_stream_fails_for_good() ->
     assert seen.kept[0].output == "a"
 
 
-def test_b7_b33_a_response_that_is_cut_off_runs_no_call_on() -> None:
+@pytest.mark.promise("B7", "B33")
+def test_a_response_that_is_cut_off_runs_no_call_on() -> None:
     parts = (call("look", seconds=1, say="a"), call("look", seconds=99), WaitPart(3))
     seen = play(1, ScriptStep(parts=parts, finish="length"))
     assert [c.error_kind for c in seen.kept] == ["invalid", "invalid"]
     assert max(ended - seen.begun for _, ended in seen.spans.values()) == pytest.approx(3)
 
 
-def test_b33_completions_come_when_the_response_is_whole_in_the_order_of_their_ends() -> None:
+@pytest.mark.promise("B33")
+def test_completions_come_when_the_response_is_whole_in_the_order_of_their_ends() -> None:
     slow, quick, late = (call("look", seconds=s, say=f"{s}") for s in (2.0, 1.0, 5.0))
     seen = play(1, ScriptStep(parts=(slow, quick, late, WaitPart(3), TextPart("so"))))
     items = [e.body.item for e in seen.events if isinstance(e.body, ItemCompleted)]
@@ -300,13 +308,15 @@ def test_b33_completions_come_when_the_response_is_whole_in_the_order_of_their_e
     assert all(not isinstance(item, ToolCall) for item in items[:said])
 
 
-def test_b33_steering_that_waits_lets_nothing_begin_any_more() -> None:
+@pytest.mark.promise("B33")
+def test_steering_that_waits_lets_nothing_begin_any_more() -> None:
     parts = (call("look", seconds=9, say="a"), WaitPart(2), call("look", say="b"), WaitPart(2))
     seen = play(1, ScriptStep(parts=parts), disturbances=[Disturbance(1.0, "steer")])
     assert [c.error_kind for c in seen.kept] == [None, "skipped"]
 
 
-def test_b33_what_asks_or_is_seen_by_the_user_waits_for_the_whole_response() -> None:
+@pytest.mark.promise("B33")
+def test_what_asks_or_is_seen_by_the_user_waits_for_the_whole_response() -> None:
     """A plan that was shown and a question that was asked could not be dropped unseen."""
     plan = CallPart("plan", arguments={"items": []})
     seen = play(1, ScriptStep(parts=(plan, WaitPart(2), TextPart("so"))))
@@ -314,7 +324,8 @@ def test_b33_what_asks_or_is_seen_by_the_user_waits_for_the_whole_response() -> 
     assert [event.time - EPOCH for event in running] == [pytest.approx(seen.begun + 2)]
 
 
-def test_b9_b33_a_call_that_goes_in_circles_does_not_begin_before_the_user_was_asked() -> None:
+@pytest.mark.promise("B9", "B33")
+def test_a_call_that_goes_in_circles_does_not_begin_before_the_user_was_asked() -> None:
     same = [call("look", say="same")] * 3
     seen = play(1, ScriptStep(parts=(*same, WaitPart(2))))
     begins = [seen.spans[c.id][0] - seen.begun for c in seen.kept]
@@ -338,7 +349,8 @@ class Mixed:
         yield Finished("stop")
 
 
-def test_b33_calls_that_stream_at_once_begin_in_call_order() -> None:
+@pytest.mark.promise("B33")
+def test_calls_that_stream_at_once_begin_in_call_order() -> None:
     seen = run_from_seed(partial(_play, (), (), Mixed()), 1)
     begins = [seen.spans[c.id][0] - seen.begun for c in seen.kept]
     assert [c.call_id for c in seen.kept] == ["call0", "call1"]

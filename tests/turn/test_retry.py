@@ -158,6 +158,7 @@ OUTAGES = {
 
 
 @pytest.mark.parametrize("name", OUTAGES)
+@pytest.mark.promise("B48")
 async def test_an_outage_of_ten_minutes_is_outlived(autojump_clock: MockClock, name: str) -> None:
     """B48: however the provider says that it is away."""
     del autojump_clock

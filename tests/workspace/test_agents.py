@@ -56,13 +56,15 @@ def test_a_users_file_may_say_everything(tmp_path):
     )
 
 
-def test_b60_of_a_projects_rules_only_denials_count(tmp_path):
+@pytest.mark.promise("B60")
+def test_of_a_projects_rules_only_denials_count(tmp_path):
     write(tmp_path / ".tiller" / "agents", "docs.md", TEXT)
     found = project_agents(tmp_path, is_open)["docs"].agent
     assert found.permissions == (Rule("bash", "*", "deny"),)
 
 
-def test_b60_a_projects_file_that_leads_out_of_it_is_no_agent(tmp_path):
+@pytest.mark.promise("B60")
+def test_a_projects_file_that_leads_out_of_it_is_no_agent(tmp_path):
     write(tmp_path, "secret", "x")
     folder = tmp_path / "w" / ".tiller" / "agents"
     folder.mkdir(parents=True)

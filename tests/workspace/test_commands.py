@@ -118,7 +118,8 @@ def test_a_command_that_cannot_be_used_says_why(places, text, problem):
     assert problem in command.problem
 
 
-def test_b60_a_projects_file_that_leads_out_of_it_is_no_command(places, tmp_path):
+@pytest.mark.promise("B60")
+def test_a_projects_file_that_leads_out_of_it_is_no_command(places, tmp_path):
     workspace, config = places
     folder = workspace / ".tiller" / "commands"
     (tmp_path / "secret").write_text("secret")

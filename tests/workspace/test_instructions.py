@@ -99,7 +99,8 @@ def test_bytes_that_are_not_utf8_are_replaced(home):
     assert texts(workspace, None, home) == ["a�\nb"]
 
 
-def test_b60_a_link_out_of_the_project_is_refused_and_a_fifo_is_passed_over(home):
+@pytest.mark.promise("B60")
+def test_a_link_out_of_the_project_is_refused_and_a_fifo_is_passed_over(home):
     workspace = home / "w"
     workspace.mkdir()
     (home / "secret").write_text("secret")
@@ -128,7 +129,8 @@ def test_a_link_within_the_repository_is_followed_and_so_is_any_of_the_users_own
     assert texts(workspace, repository, home) == ["mine", "one text", "one text"]
 
 
-def test_b60_a_file_that_may_not_be_read_unasked_is_refused_and_the_next_name_counts(home):
+@pytest.mark.promise("B60")
+def test_a_file_that_may_not_be_read_unasked_is_refused_and_the_next_name_counts(home):
     repository = home / "r"
     workspace = repository / "w"
     write(workspace, "KEY=1", "prod.env")
@@ -185,7 +187,8 @@ def test_the_instructions_of_other_peoples_packages_are_not_the_projects(home):
         assert nested(workspace, workspace / name / "package") == []
 
 
-def test_b60_nested_instructions_do_not_lead_out_of_the_workspace(home):
+@pytest.mark.promise("B60")
+def test_nested_instructions_do_not_lead_out_of_the_workspace(home):
     workspace = home / "w"
     (workspace / "a").mkdir(parents=True)
     (home / "secret").write_text("secret")
@@ -193,7 +196,8 @@ def test_b60_nested_instructions_do_not_lead_out_of_the_workspace(home):
     assert nested(workspace, workspace / "a") == [f"a link leads out of {workspace}"]
 
 
-def test_b60_nested_instructions_may_not_be_what_may_not_be_read_unasked(home):
+@pytest.mark.promise("B60")
+def test_nested_instructions_may_not_be_what_may_not_be_read_unasked(home):
     workspace = home / "w"
     write(workspace / "a", "KEY=1", ".env")
     (workspace / "a" / "AGENTS.md").symlink_to(".env")

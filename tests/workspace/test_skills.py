@@ -85,7 +85,8 @@ def test_a_long_body_is_not_read(places):
     assert len(find_skills(workspace, config, is_open)) == 1
 
 
-def test_b60_links_out_of_the_workspace_are_not_followed(places, tmp_path):
+@pytest.mark.promise("B60")
+def test_links_out_of_the_workspace_are_not_followed(places, tmp_path):
     workspace, config = places
     write(tmp_path / "outside" / "a", "stolen")
     (workspace / ".agents").mkdir()
@@ -95,7 +96,8 @@ def test_b60_links_out_of_the_workspace_are_not_followed(places, tmp_path):
     assert find_skills(workspace, config, is_open) == ((path, "", path, problem),)
 
 
-def test_b60_a_skill_that_may_not_be_read_unasked_is_refused_unless_it_is_the_users(places):
+@pytest.mark.promise("B60")
+def test_a_skill_that_may_not_be_read_unasked_is_refused_unless_it_is_the_users(places):
     workspace, config = places
     write(workspace / "closed", "stolen")
     (workspace / ".agents" / "skills" / "a").mkdir(parents=True)

@@ -38,7 +38,8 @@ def runs(aimock: Aimock, words: str, command: str, **options: object) -> None:
     )
 
 
-def test_b53_a_stopped_and_a_late_frontend_print_the_same_bytes(
+@pytest.mark.promise("B53")
+def test_a_stopped_and_a_late_frontend_print_the_same_bytes(
     home: Home, aimock: Aimock, workspace: Path
 ) -> None:
     runs(
@@ -63,7 +64,8 @@ def test_b53_a_stopped_and_a_late_frontend_print_the_same_bytes(
     assert [one.out for one in seen] == [log.out] * 3
 
 
-def test_b49_after_kill_9_in_a_call_the_next_verb_starts_a_daemon_that_closes_the_turn(
+@pytest.mark.promise("B49")
+def test_after_kill_9_in_a_call_the_next_verb_starts_a_daemon_that_closes_the_turn(
     home: Home, aimock: Aimock, workspace: Path
 ) -> None:
     """G8, G11: the call's process is gone, the call does not run again, the session continues."""

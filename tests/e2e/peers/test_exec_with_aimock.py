@@ -198,7 +198,8 @@ def test_a_key_that_is_not_there_is_said_before_anything_is_sent(
     assert home.tiller("ls").out.startswith("no sessions")
 
 
-def test_g13_the_key_reaches_the_provider_and_nothing_else(
+@pytest.mark.promise("G13")
+def test_the_key_reaches_the_provider_and_nothing_else(
     new_home: Callable[..., Home], aimock: Aimock, project: Path
 ) -> None:
     """The key is in no log, event, output, spill file, argument, or environment of a command."""
@@ -227,7 +228,8 @@ def test_g13_the_key_reaches_the_provider_and_nothing_else(
         assert KEY not in home.tiller(*verb).out
 
 
-def test_g13_a_key_in_the_daemons_own_environment_is_out_of_reach_or_taken_out(
+@pytest.mark.promise("G13")
+def test_a_key_in_the_daemons_own_environment_is_out_of_reach_or_taken_out(
     new_home: Callable[..., Home], aimock: Aimock, project: Path
 ) -> None:
     """A command of the same user can't read the key; from root's output, the key is removed."""

@@ -151,7 +151,8 @@ async def test_a_file_that_can_not_be_written_is_no_matter(tmp_path: Path) -> No
         await until(lambda: catalog.facts("local", LOCAL) != Facts())
 
 
-async def test_g12_no_list_is_too_long() -> None:
+@pytest.mark.promise("G12")
+async def test_no_list_is_too_long() -> None:
     asked = FakeProvider({f"m{n}": Facts(n + 1) for n in range(ENTRIES_MAX + 50)})
     async with running(asked) as catalog:
         await catalog.listing("big", LOCAL.base_url)

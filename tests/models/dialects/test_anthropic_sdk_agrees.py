@@ -152,7 +152,8 @@ def _mended(blocks: Any) -> Any:
     return json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16"))
 
 
-async def test_b47_where_the_package_takes_a_broken_stream_for_an_answer_we_do_not() -> None:
+@pytest.mark.promise("B47")
+async def test_where_the_package_takes_a_broken_stream_for_an_answer_we_do_not() -> None:
     """It does not miss the end of a message."""
     stream = STREAMS["messages-anthropic-text"]
     broken = stream[: stream.index(b"event: message_stop")]

@@ -440,6 +440,7 @@ def test_thinking_is_marked_when_it_has_ended_with_where_it_came_from() -> None:
 
 
 @given(text=st.text(alphabet="a😀é", min_size=1, max_size=12), cut=st.integers(0, 24))
+@pytest.mark.promise("T16")
 def test_a_surrogate_pair_cut_in_two_is_joined(text: str, cut: int) -> None:
     """T16: what comes out is what was meant, and can be encoded."""
     units = text.encode("utf-16-le", "surrogatepass")

@@ -169,7 +169,8 @@ async def test_the_package_understands_every_stream_as_we_do(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in AGREED if wire_of(name) == "responses"])
-async def test_b47_where_the_package_takes_a_cut_stream_for_an_answer_we_do_not(name: str) -> None:
+@pytest.mark.promise("B47")
+async def test_where_the_package_takes_a_cut_stream_for_an_answer_we_do_not(name: str) -> None:
     """It says nothing when the terminal event is missing."""
     stream = STREAMS[name]
     last = max(stream.rfind(b'"type":"response.%s"' % kind) for kind in TERMINAL)

@@ -67,7 +67,8 @@ def test_a_stream_may_come_in_pieces_of_any_size(name: str) -> None:
 
 
 @every_stream
-def test_b47_a_stream_cut_at_any_byte_is_an_error_or_whole(name: str) -> None:
+@pytest.mark.promise("B47")
+def test_a_stream_cut_at_any_byte_is_an_error_or_whole(name: str) -> None:
     stream = STREAMS[name]
     answer = decode(name, [stream])
     errors = 0
@@ -99,7 +100,8 @@ def frames(name: str) -> list[bytes]:
 @pytest.mark.parametrize(
     "name", [name for name in WHOLE if wire_of(name) == "responses" and name not in TOLD_ONCE]
 )
-def test_b47_a_frame_that_is_lost_on_the_way_is_missed_or_does_not_matter(name: str) -> None:
+@pytest.mark.promise("B47")
+def test_a_frame_that_is_lost_on_the_way_is_missed_or_does_not_matter(name: str) -> None:
     """Responses say everything again, and so what was lost is added or the stream is broken."""
     sent = frames(name)
     for lost in range(len(sent)):
@@ -125,7 +127,8 @@ async def answer_over_http(name: str, answer: Answer) -> dict[str, Any] | ModelE
 
 @every_whole_stream
 @pytest.mark.parametrize("end", [True, False], ids=["ended", "broken-off"])
-async def test_b47_a_connection_that_ends_anywhere_gives_an_error_or_the_whole_answer(
+@pytest.mark.promise("B47")
+async def test_a_connection_that_ends_anywhere_gives_an_error_or_the_whole_answer(
     name: str,
     end: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:

@@ -18,7 +18,8 @@ SEED = int(os.environ.get("TEST_SEED", "1"))
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_b47_no_damage_makes_a_decoder_raise_anything_but_a_model_error(name: str) -> None:
+@pytest.mark.promise("B47")
+def test_no_damage_makes_a_decoder_raise_anything_but_a_model_error(name: str) -> None:
     for number in range(MUTATIONS):
         seed = f"{SEED} {name} {number}"
         try:

@@ -28,7 +28,8 @@ def failure(row: Row, **headers: str) -> ModelError:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.kind}: {row.who}")
-def test_b46_a_failure_has_the_kind_that_its_provider_means(row: Row) -> None:
+@pytest.mark.promise("B46")
+def test_a_failure_has_the_kind_that_its_provider_means(row: Row) -> None:
     found = failure(row)
     assert found.kind == row.kind
     assert found.retry_after_s == (None if row.asked_s is None else pytest.approx(row.asked_s))

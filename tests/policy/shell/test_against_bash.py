@@ -173,7 +173,8 @@ eval "$SCRIPT" 2>/dev/null
 @pytest.mark.skipif(BASH is None, reason="bash is not installed")
 @pytest.mark.skipif(IS_ROOT and SETPRIV is None, reason="root needs setpriv to run lines")
 @pytest.mark.nightly
-def test_b38_bash_runs_nothing_that_was_not_found_in_a_plain_line(tmp_path):
+@pytest.mark.promise("B38")
+def test_bash_runs_nothing_that_was_not_found_in_a_plain_line(tmp_path):
     judged = 0
     tmp_path.chmod(0o777)
     for number in range(ROUNDS):

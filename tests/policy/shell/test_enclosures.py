@@ -57,7 +57,8 @@ def test_there_are_enough_examples_to_mean_something():
     assert set(WAYS_AROUND) >= COVERED
 
 
-def test_b38_a_narrow_rule_lets_no_line_out_that_it_does_not_cover():
+@pytest.mark.promise("B38")
+def test_a_narrow_rule_lets_no_line_out_that_it_does_not_cover():
     rules = [Rule("bash", pattern, "allow") for pattern in NARROW]
     found = {text: judged(text, *rules) for text in WAYS_AROUND}
     loose = [
@@ -68,7 +69,8 @@ def test_b38_a_narrow_rule_lets_no_line_out_that_it_does_not_cover():
     assert set(loose) <= COVERED
 
 
-def test_b38_a_narrow_rule_lets_no_line_leave_that_it_does_not_cover():
+@pytest.mark.promise("B38")
+def test_a_narrow_rule_lets_no_line_leave_that_it_does_not_cover():
     rules = [Rule("unsandboxed", pattern, "allow") for pattern in NARROW]
     loose = {text for text in WAYS_AROUND if may_run_outside(text, rules)}
     assert loose <= {*COVERED, "git status", "ls > /dev/tty"}
@@ -90,7 +92,8 @@ def test_an_honest_command_is_not_asked_about():
 
 
 @given(LINES, st.lists(STRICT, max_size=3), MOST)
-def test_b38_without_a_rule_that_allows_no_line_gets_more_than_there_is_unasked(text, rules, most):
+@pytest.mark.promise("B38")
+def test_without_a_rule_that_allows_no_line_gets_more_than_there_is_unasked(text, rules, most):
     found = judged(text, *rules, most=most)
     if found.action == "allow":
         assert most is not None

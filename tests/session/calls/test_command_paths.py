@@ -188,7 +188,8 @@ def test_without_a_sandbox_every_command_that_is_not_confined_needs_permission(c
         (".github/workflows/x.yml", False),
     ],
 )
-def test_b60_permission_to_write_does_not_cover_what_makes_programs_run(path, asks):
+@pytest.mark.promise("B60")
+def test_permission_to_write_does_not_cover_what_makes_programs_run(path, asks):
     """An agent could escape from its sandbox by a hook that the user's own git runs."""
     write = Requirement("write", (path,), kind="path")
     requirements = (write, *further_requirements((write,), Path("/w"), lambda _: False))

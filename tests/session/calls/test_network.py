@@ -107,7 +107,8 @@ async def _answer(world: World, session_id: str, say: Callable[[Request], tuple[
 
 
 @pytest.mark.parametrize("seed", range(CASES))
-async def test_b38_no_line_has_the_network_without_a_verdict(world: World, seed: int) -> None:
+@pytest.mark.promise("B38")
+async def test_no_line_has_the_network_without_a_verdict(world: World, seed: int) -> None:
     random = Random(seed)
     rules = [
         Rule(

@@ -39,7 +39,8 @@ class Asked:
 
 
 @pytest.mark.parametrize("first", ["external_directory", "write"])
-async def test_b36_a_grant_settles_a_call_only_when_it_covers_all_that_the_call_needs(first: str):
+@pytest.mark.promise("B36")
+async def test_a_grant_settles_a_call_only_when_it_covers_all_that_the_call_needs(first: str):
     asked = Asked()
     needs = (
         Requirement("external_directory", ("/x",), ("/x",), "path"),
@@ -56,7 +57,8 @@ async def test_b36_a_grant_settles_a_call_only_when_it_covers_all_that_the_call_
     assert asked.is_allowed()
 
 
-async def test_b36_a_build_that_wants_more_is_settled_by_a_rule_and_not_by_where_builds_run():
+@pytest.mark.promise("B36")
+async def test_a_build_that_wants_more_is_settled_by_a_rule_and_not_by_where_builds_run():
     asked = Asked()
     need = Requirement("bash", ("make",), kind="command", loosest_unasked=Enclosure.BUILD)
     assert asked.permission.verdict((need,)).action == "allow"

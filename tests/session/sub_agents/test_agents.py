@@ -97,7 +97,8 @@ async def test_what_the_user_says_of_a_built_in_agent_is_added_to_it(
     nursery.cancel_scope.cancel()
 
 
-async def test_b60_a_projects_agent_adds_a_name_and_changes_none(autojump_clock, nursery, tmp_path):
+@pytest.mark.promise("B60")
+async def test_a_projects_agent_adds_a_name_and_changes_none(autojump_clock, nursery, tmp_path):
     world = await make(nursery, tmp_path)
     folder = tmp_path / "w" / ".tiller" / "agents"
     for name in ("plan", "build", "ours"):

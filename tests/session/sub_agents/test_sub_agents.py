@@ -277,7 +277,8 @@ async def test_always_counts_for_the_session_and_its_other_sub_agents_at_once(
     assert (await snapshot(world, boss)).requests == []
 
 
-async def test_b29_when_the_owner_is_interrupted_its_sub_agents_and_their_calls_end_too(
+@pytest.mark.promise("B29")
+async def test_when_the_owner_is_interrupted_its_sub_agents_and_their_calls_end_too(
     autojump_clock, start
 ):
     wait = calls(CallPart("look", arguments={"seconds": 500.0}))
@@ -386,7 +387,8 @@ async def test_what_a_sub_agent_does_is_shown_under_the_call(autojump_clock, sta
     assert "look x\n" in "".join(shown)
 
 
-async def test_g7_after_a_kill_owner_and_sub_agent_are_both_closed_and_the_call_is_lost(
+@pytest.mark.promise("G7")
+async def test_after_a_kill_owner_and_sub_agent_are_both_closed_and_the_call_is_lost(
     autojump_clock, start, nursery
 ):
     world, boss = await start(calls(task()), worker=(ScriptStep(parts=(HangPart(),)),))

@@ -121,7 +121,8 @@ async def test_a_command_that_took_too_long_failed_whatever_it_says(bench):
     assert (result.failed, result.exit_status) == (True, None)
 
 
-async def test_t13_a_child_that_holds_the_output_does_not_hold_the_result(bench):
+@pytest.mark.promise("T13")
+async def test_a_child_that_holds_the_output_does_not_hold_the_result(bench):
     result = await bench.call("bash", command="sleep 1000 & echo done")
     assert result.output == "done\n[1 process was still alive at the end and was killed.]"
     assert not result.failed
@@ -143,7 +144,8 @@ async def test_interrupted_it_leaves_nothing_and_lets_the_interrupt_through(benc
         os.kill(int(bench.live), 0)
 
 
-async def test_b59_long_output_is_cut_and_kept_whole_in_a_file(bench):
+@pytest.mark.promise("B59")
+async def test_long_output_is_cut_and_kept_whole_in_a_file(bench):
     result = await bench.call("bash", command="seq 100000")
     whole = "".join(f"{i}\n" for i in range(1, 100001))
     assert len(result.output.encode()) <= BYTES_MAX
@@ -153,7 +155,8 @@ async def test_b59_long_output_is_cut_and_kept_whole_in_a_file(bench):
     assert bench.spilled(result) == whole.encode()
 
 
-async def test_g14_a_spill_file_is_its_owners_alone_wherever_the_id_of_the_call_points(bench):
+@pytest.mark.promise("G14")
+async def test_a_spill_file_is_its_owners_alone_wherever_the_id_of_the_call_points(bench):
     result = await bench.call("bash", command="seq 100000")
     assert result.spill_path.rpartition("/")[0] == str(bench.spills)
     assert bench.modes(result.spill_path, bench.spills) == [0o600, 0o700]
@@ -172,7 +175,8 @@ async def test_many_short_lines_are_cut_by_their_number_and_kept_too(bench):
     assert bench.spilled(result) == b"y\n" * (LINES_MAX + 10)
 
 
-async def test_b59_a_flood_takes_bounded_memory_and_a_bounded_file(bench, monkeypatch):
+@pytest.mark.promise("B59")
+async def test_a_flood_takes_bounded_memory_and_a_bounded_file(bench, monkeypatch):
     monkeypatch.setattr("tiller_daemon.processes.capture.SPILL_BYTES_MAX", 1024**2)
     tracemalloc.start()
     result = await bench.call("bash", command="head -c 100000000 /dev/zero; printf end")
@@ -185,7 +189,8 @@ async def test_b59_a_flood_takes_bounded_memory_and_a_bounded_file(bench, monkey
     assert len(bench.spilled(result)) == 1024**2
 
 
-async def test_b59_binary_output_becomes_text(bench):
+@pytest.mark.promise("B59")
+async def test_binary_output_becomes_text(bench):
     result = await bench.call("bash", command="head -c 200000 /dev/urandom")
     assert len(result.output.encode()) <= BYTES_MAX
     assert len(bench.spilled(result)) > BYTES_MAX

@@ -27,7 +27,8 @@ def disk(tmp_path: Path) -> Generator[Path]:
     subprocess.run(["umount", "--lazy", place], check=True)
 
 
-async def test_b51_without_room_no_file_is_changed_and_with_room_all_goes_on(disk, bench_in):
+@pytest.mark.promise("B51")
+async def test_without_room_no_file_is_changed_and_with_room_all_goes_on(disk, bench_in):
     bench = bench_in(disk)
     for name in "ab":
         bench.put(name, FILE)

@@ -72,7 +72,8 @@ async def test_a_new_file_gets_what_the_umask_leaves(bench):
 
 
 @pytest.mark.parametrize("step", ["write", "fsync", "fchmod"])
-async def test_b51_a_disk_that_fails_in_the_middle_leaves_the_old_file(bench, monkeypatch, step):
+@pytest.mark.promise("B51")
+async def test_a_disk_that_fails_in_the_middle_leaves_the_old_file(bench, monkeypatch, step):
     file = bench.put("a.txt", "one\n")
     await bench.call("read", path="a.txt")
 
@@ -98,7 +99,8 @@ async def test_a_file_that_may_not_be_written_is_not_replaced(bench, monkeypatch
     assert file.read_text() == "one\n"
 
 
-async def test_b58_nothing_but_a_file_is_replaced(bench):
+@pytest.mark.promise("B58")
+async def test_nothing_but_a_file_is_replaced(bench):
     os.mkfifo(bench.workspace / "fifo")
     (bench.workspace / "src").mkdir()
     bench.put("a.txt", "")

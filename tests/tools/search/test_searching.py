@@ -140,7 +140,8 @@ async def test_pipes_in_place_of_ignore_files_stop_no_search(bench):
     assert time.monotonic() - began < SEARCH_S_MAX / 2
 
 
-async def test_b58_grep_refuses_what_would_hang(bench):
+@pytest.mark.promise("B58")
+async def test_grep_refuses_what_would_hang(bench):
     os.mkfifo(bench.workspace / "fifo")
     with pytest.raises(ToolFailure, match="fifo is a FIFO"):
         await bench.call("grep", pattern="x", path="fifo")

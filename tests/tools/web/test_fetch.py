@@ -88,7 +88,8 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.nightly
-async def test_b59_a_hostile_page_holds_nobody_up(near, name):
+@pytest.mark.promise("B59")
+async def test_a_hostile_page_holds_nobody_up(near, name):
     """A page that takes the library long, or breaks it, is the business of a process apart."""
     longest_s = 0.0
 
@@ -465,7 +466,8 @@ async def test_the_proxy_of_the_environment_is_used_and_looks_names_up(bench, ki
 
 
 @pytest.mark.parametrize("kind", ["http", "socks5"])
-async def test_g13_a_password_of_the_proxy_is_not_in_what_is_said_of_its_failure(kind):
+@pytest.mark.promise("G13")
+async def test_a_password_of_the_proxy_is_not_in_what_is_said_of_its_failure(kind):
     """A proxy that refuses it, and one that repeats it, as it was written and as it was sent."""
     page = parse_address("https://page.test/a")
     packed = base64.b64encode(b"user:s3cret-word").decode()

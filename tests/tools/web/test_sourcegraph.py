@@ -252,7 +252,8 @@ async def test_a_key_that_is_not_there_is_said(asking):
     assert not server.received
 
 
-async def test_g13_a_query_that_holds_a_key_is_not_sent(asking):
+@pytest.mark.promise("G13")
+async def test_a_query_that_holds_a_key_is_not_sent(asking):
     async with serving(events(*WHOLE)) as server:
         with pytest.raises(ToolFailure, match="contains a key"):
             await asking(server).ask("find of-a-provider")

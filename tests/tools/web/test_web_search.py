@@ -256,7 +256,8 @@ async def test_a_key_that_a_result_repeats_is_redacted(asking):
     assert found == "1. [secret]\n   https://x/?k=[secret]"
 
 
-async def test_g13_a_query_that_holds_a_key_is_not_sent(asking):
+@pytest.mark.promise("G13")
+async def test_a_query_that_holds_a_key_is_not_sent(asking):
     async with serving(answer(BRAVE)) as server:
         assert "contains a key" in await asking("brave", server).refused("of-a-provider")
         assert "is empty" in await asking("brave", server).refused("  ")
