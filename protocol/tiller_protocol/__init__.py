@@ -2,6 +2,9 @@
 
 It needs only msgspec and the standard library, so that a frontend can depend on it alone. Import
 from the modules; this package re-exports nothing.
+
+`op_traits.py` says what is true of each op: who handles it and what it may start. The package needs
+only msgspec and does no I/O.
 """
 
 VERSION = "0.1.0"

@@ -1,1 +1,20 @@
-"""The log: an append-only store of events in SQLite."""
+"""The log: an append-only store of events in SQLite.
+
+`base.py` defines the log's interface. `database.py` runs transactions on the event loop or in a
+thread. `projection.py` makes the rows by which requests are found. `belonging.py` notices a
+write-ahead log of another file, and `backup.py` copies the log. `search_index.py` is the full-text
+index, in a separate file.
+
+# Search
+
+The full-text index over all sessions (`search.db`, SQLite's FTS5) contains only texts from the log.
+It needs no redaction, because the log holds no secrets.
+
+A turn never waits for the index. When an event is published, the daemon only notes that the session
+has changed. Five seconds later, or as soon as somebody searches, `session/searching.py` adds the
+session's new texts to the index.
+
+After its start, the daemon compares the index with the log in the background, and adds what is
+missing. This also repairs the index after an upgrade, a crash or damage. Until the comparison has
+finished, search results say how many sessions are missing.
+"""

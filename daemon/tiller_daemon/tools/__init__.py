@@ -1,4 +1,9 @@
-"""The tools, in one file each, and the table of the built-in tools."""
+"""The tools, in one file each, and the table of the built-in tools.
+
+`ls.py` is a short example. Related tools share a folder. `base.py` defines the interface of a tool,
+and `__init__.py` lists the built-in tools. `path_access.py` finds the permissions that a path
+needs.
+"""
 
 from typing import Final
 

@@ -1,1 +1,4 @@
-"""The files that users write for models, and the git repository around a workspace."""
+"""The files that users write for models, and the git repository around a workspace.
+
+`repository.py` finds the git repository around a workspace.
+"""

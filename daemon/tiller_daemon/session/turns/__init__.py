@@ -1,1 +1,6 @@
-"""Turns of a session: how they begin, run, resume and end, and their changes in files."""
+"""Turns of a session: how they begin, run, resume and end, and their changes in files.
+
+`starting.py` starts a turn, `active_turn.py` runs it, and `resuming.py` resumes it after a restart.
+`turn_changes.py` makes the patches. `idle_histories.py` caches histories for the next turn.
+`title.py` gives the session a title.
+"""
