@@ -181,7 +181,11 @@ async def _serve_sessions(
     server = SubmissionServer(services, supervisor, held.runtime.token, live.providers.survey)
     async with trio.open_nursery() as session_nursery:
         await session_nursery.start(supervisor.run)
+        session_nursery.start_soon(live.providers.run)
         newest = await newest_activity(services.log)
+        session_nursery.start_soon(snapshots.run, partial(_has_session, services.log), newest)
+        session_nursery.start_soon(import_when_idle)
+        session_nursery.start_soon(trio.to_thread.run_sync, live.confiner.prepare)
         await session_nursery.start(feed_watchdog)
         async with trio.open_nursery() as socket_nursery:
             await socket_nursery.start(stop_on_signal, server)
@@ -190,10 +194,6 @@ async def _serve_sessions(
             log.info("ready", version=DAEMON_VERSION, log=services.log.path, pid=os.getpid())
             notify_service_manager("READY=1")
             task_status.started()
-            session_nursery.start_soon(live.providers.run)
-            session_nursery.start_soon(snapshots.run, partial(_has_session, services.log), newest)
-            session_nursery.start_soon(import_when_idle)
-            session_nursery.start_soon(trio.to_thread.run_sync, live.confiner.prepare)
             tune_memory()
             await server.stopping.wait()
             await end_turns(server, supervisor)

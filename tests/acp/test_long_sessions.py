@@ -21,6 +21,7 @@ LONG = 7 * 1024 * 1024
 """Bytes of one input; three of them fit into no message."""
 
 
+@pytest.mark.nightly
 async def test_a_session_that_fits_into_no_message_is_opened_and_goes_on(
     editor: Editor, daemon: Daemon, workspace: Path
 ) -> None:

@@ -92,6 +92,7 @@ async def test_the_client_of_the_typescript_sdk_runs_a_whole_session(
 PYTHON_CLIENT = Path(__file__).with_name("sdk_client.py")
 
 
+@pytest.mark.nightly
 async def test_a_terminal_sees_what_the_client_of_the_python_sdk_does(
     daemon: Daemon, frontend: Frontend, tillers: Tillers, workspace: Path
 ) -> None:

@@ -191,6 +191,7 @@ def test_rm_says_how_to_choose_sessions(tiller: Tiller, words: tuple[str, ...], 
     assert (status, said in err) == (2, True), err
 
 
+@pytest.mark.nightly
 def test_resume_without_a_session_lets_the_user_choose_one_of_this_directory(
     daemon: FakeDaemon, tiller: Tiller
 ) -> None:

@@ -144,6 +144,7 @@ def test_a_daemon_that_is_found_dead_is_reported_where_none_may_be_started(place
         connection.submit(DaemonStatus())
 
 
+@pytest.mark.nightly
 def test_a_daemon_that_does_not_answer_is_not_waited_for_for_ever(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:

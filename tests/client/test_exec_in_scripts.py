@@ -238,6 +238,7 @@ def test_under_nohup_a_hangup_ends_nothing(places: Places) -> None:
         assert (process.returncode, out) == (0, "ok\n")
 
 
+@pytest.mark.nightly
 def test_a_daemon_that_is_silent_in_mid_turn_is_said_and_waited_for(
     places: Places, tiller: Tiller, monkeypatch: pytest.MonkeyPatch
 ) -> None:

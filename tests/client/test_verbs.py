@@ -480,6 +480,7 @@ def test_config_show_is_the_file_under_its_name(places: Places, tiller: Tiller) 
     assert f"{path} can't be read: " in err
 
 
+@pytest.mark.nightly
 def test_doctor_says_whether_the_search_tools_work(
     tiller: Tiller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import trio
 
 from e2e.gates import Gate
@@ -65,6 +66,7 @@ async def test_an_image_and_a_file_reach_the_model(frontend: Frontend, workspace
     assert asked["content"][1]["image_url"]["url"].startswith("data:image/jpeg;base64,")
 
 
+@pytest.mark.nightly
 async def test_an_image_too_large_for_providers_is_made_smaller_and_others_are_served_meanwhile(
     frontend: Frontend, workspace: Path
 ) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 from e2e.test_interrupt import STUBBORN
@@ -187,6 +188,7 @@ async def test_it_ends_with_its_session(frontend: Frontend, workspace: Path) -> 
     assert all(gone(pid) for pid in pids(started))
 
 
+@pytest.mark.nightly
 async def test_it_ends_with_the_daemon_whether_that_is_stopped_or_killed(
     new_daemon: Callable[..., Daemon], nursery, workspace: Path
 ) -> None:

@@ -38,6 +38,7 @@ DELAY_S_MAX = 1.0
 
 
 @pytest.mark.promise("G12", "B54")
+@pytest.mark.nightly
 async def test_a_slow_frontend_costs_bounded_memory_and_nobody_elses_time(
     new_daemon: Callable[[], Daemon], workspace: Path, nursery: trio.Nursery, tillers: Tillers
 ) -> None:
@@ -120,7 +121,7 @@ async def test_a_full_queue_hands_the_input_back(frontend: Frontend, workspace: 
     assert said == ["go", *(f"{number}" for number in range(QUEUED_INPUTS_MAX))]
 
 
-FLOOD_BYTES = int(os.environ.get("TEST_FLOOD_BYTES", "200_000_000"))
+FLOOD_BYTES = int(os.environ.get("TEST_FLOOD_BYTES", "80_000_000"))
 """How much a tool prints; `TEST_FLOOD_BYTES=1_000_000_000` is the amount in B59."""
 
 FLOODS_BYTES = SPILL_BYTES_MAX + 1_000_000
@@ -174,6 +175,7 @@ async def test_a_flood_of_output_takes_bounded_memory_and_is_cut_and_spilled(
 
 
 @pytest.mark.promise("G12", "B59")
+@pytest.mark.nightly
 async def test_floods_at_the_same_time_take_bounded_memory_each(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:

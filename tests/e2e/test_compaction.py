@@ -222,6 +222,7 @@ async def test_a_compaction_that_hangs_can_be_interrupted_and_loses_nothing(
 
 
 @pytest.mark.promise("B44")
+@pytest.mark.nightly
 async def test_old_output_is_pruned_and_a_reloaded_session_sends_the_same_bytes(
     new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery
 ) -> None:

@@ -130,6 +130,7 @@ async def _one_session(daemon: Daemon, nursery: trio.Nursery, workspace: Path) -
 
 
 @pytest.mark.promise("B51")
+@pytest.mark.nightly
 async def test_doctor_sees_a_log_whose_file_can_not_be_written(
     daemon: Daemon, nursery: trio.Nursery, workspace: Path
 ) -> None:
@@ -202,6 +203,7 @@ async def test_damage_that_was_met_is_said_by_doctor_and_ls_until_the_restart(
 
 
 @pytest.mark.parametrize(("version", "advice"), [(999, "the newer"), (1, "the older")])
+@pytest.mark.nightly
 async def test_who_checks_a_log_of_another_version_hears_what_a_starting_daemon_says(
     daemon: Daemon, version: int, advice: str
 ) -> None:

@@ -306,6 +306,7 @@ async def _restart_and_compare(frontend: Frontend, daemon: Daemon, session_id: s
 
 
 @pytest.mark.promise("B51")
+@pytest.mark.nightly
 async def test_doctor_sees_a_full_disk_and_one_that_can_not_be_written(
     daemon: Daemon, disk: Disk, tmp_path: Path
 ) -> None:

@@ -88,6 +88,7 @@ async def doctor(daemon: Daemon, *options: str, **variables: str) -> Report:
     return Report(done.returncode, findings, done.stdout.decode())
 
 
+@pytest.mark.nightly
 async def test_every_provider_is_there_with_its_key_by_name_and_its_server(
     new_daemon: Callable[..., Daemon],
 ) -> None:
@@ -122,6 +123,7 @@ async def test_every_provider_is_there_with_its_key_by_name_and_its_server(
     assert KEY not in report.text + online.text + broken.text
 
 
+@pytest.mark.nightly
 async def test_versions_programs_and_the_sandbox_are_there_with_and_without_a_daemon(
     new_daemon: Callable[..., Daemon], tmp_path: Path
 ) -> None:

@@ -162,6 +162,7 @@ async def test_a_signal_takes_a_queued_input_back_and_leaves_the_turn_of_others(
     assert said_in(frontend.requests(session_id)[-1].items) == ["first"]
 
 
+@pytest.mark.nightly
 async def test_the_result_of_a_turn_is_true_though_the_daemon_was_stopped_in_it(
     new_daemon: Callable[[], Daemon], nursery: trio.Nursery, workspace: Path
 ) -> None:

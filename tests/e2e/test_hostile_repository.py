@@ -285,6 +285,7 @@ HOSTILE_FILES = (
 )
 
 
+@pytest.mark.nightly
 async def test_trust_shows_files_whole_verbatim_and_with_a_margin(
     daemon: Daemon, workspace: Path
 ) -> None:

@@ -91,6 +91,7 @@ def warnings(frontend: Frontend, session_id: str) -> list[str]:
 
 
 @pytest.mark.promise("B35")
+@pytest.mark.nightly
 async def test_tools_that_only_read_run_beside_each_other_and_others_alone(
     frontend: Frontend, workspace: Path
 ) -> None:
@@ -126,6 +127,7 @@ async def test_tools_that_only_read_run_beside_each_other_and_others_alone(
 
 
 @pytest.mark.promise("B35")
+@pytest.mark.nightly
 async def test_a_server_that_dies_in_mid_call_yields_an_error_and_is_started_again(
     frontend: Frontend, workspace: Path
 ) -> None:
@@ -146,6 +148,7 @@ async def test_a_server_that_dies_in_mid_call_yields_an_error_and_is_started_aga
     assert before.output != after.output == again.output
 
 
+@pytest.mark.nightly
 async def test_servers_are_shared_by_sessions(frontend: Frontend, workspace: Path) -> None:
     pids: set[str] = set()
     for _ in range(2):
@@ -466,7 +469,7 @@ async def test_a_slow_server_does_not_keep_a_turn_for_longer_than_it_may(
     assert frontend.completed_calls(session_id)[0].output == "hi"
     catalog = await frontend.must(Catalog(start_servers=True))
     assert isinstance(catalog, CatalogResult)
-    assert catalog.servers[1] == ServerSummary("tiny", "up", 10)
+    assert catalog.servers[1] == ServerSummary("tiny", "up", 11)
     await frontend.close()
 
 

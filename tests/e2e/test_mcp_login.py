@@ -90,6 +90,7 @@ def stored(daemon: Daemon) -> Path:
     return daemon.places.state / "mcp-logins" / "guarded.json"
 
 
+@pytest.mark.nightly
 async def test_a_server_that_wants_a_login_says_so_and_works_after_it(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
@@ -137,6 +138,7 @@ async def test_a_login_outlives_the_daemon_and_an_expired_token_is_refreshed(
     assert renewed["expires_at"] > 1.0
 
 
+@pytest.mark.nightly
 async def test_a_token_that_the_server_rejects_is_refreshed_without_anyone_noticing(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
@@ -148,6 +150,7 @@ async def test_a_token_that_the_server_rejects_is_refreshed_without_anyone_notic
     assert json.loads(stored(daemon).read_bytes())["tokens"]["access_token"] != old
 
 
+@pytest.mark.nightly
 async def test_a_login_that_can_not_be_refreshed_is_needed_again(
     frontend: Frontend, workspace: Path
 ) -> None:
@@ -164,6 +167,7 @@ async def test_a_login_that_can_not_be_refreshed_is_needed_again(
     assert (await one_call(frontend, workspace, tool("whoami"))).state == "completed"
 
 
+@pytest.mark.nightly
 async def test_what_a_browser_elsewhere_was_sent_to_can_be_pasted(frontend: Frontend) -> None:
     address = await last_address(await begin(frontend))
     wrong = re.sub("state=[^&]*", "state=of-another", address)
@@ -213,6 +217,7 @@ def begun_login(daemon: Daemon) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
+@pytest.mark.nightly
 async def test_the_command_line_logs_in_lists_and_logs_out(daemon: Daemon) -> None:
     def tiller(*words: str) -> tuple[int, str]:
         done = subprocess.run(

@@ -34,6 +34,7 @@ def config(own: OwnClient, secret: str = BY_VARIABLE, scopes: str = '["read"]') 
 
 
 @METHODS
+@pytest.mark.nightly
 async def test_a_client_of_ones_own_logs_in_and_its_token_is_refreshed(
     new_daemon: Callable[..., Daemon],
     own_client: OwnClient,
@@ -79,6 +80,7 @@ async def test_without_a_client_such_a_server_is_named_with_what_to_do(
 
 
 @pytest.mark.parametrize("method", ["client_secret_post"])
+@pytest.mark.nightly
 async def test_a_login_asks_for_the_scopes_and_with_the_port_that_are_registered(
     new_daemon: Callable[..., Daemon], own_client: OwnClient, nursery: trio.Nursery, method: str
 ) -> None:

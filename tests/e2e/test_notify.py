@@ -27,6 +27,7 @@ def tiller(daemon: Daemon, *words: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, env=daemon.variables, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.nightly
 def test_the_watchdog_is_fed_and_the_stop_is_announced(new_daemon: NewDaemon) -> None:
     daemon = new_daemon()
     with Supervisor(daemon, WATCHDOG_S) as supervisor:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 import trio
 
 from e2e.provider import call_frames, config_for, frame, text_frames
@@ -66,6 +67,7 @@ ANSWERS = (
 )
 
 
+@pytest.mark.nightly
 async def test_a_recorded_session_is_played_back_event_for_event(
     new_daemon: Callable[..., Daemon],
     workspace: Path,

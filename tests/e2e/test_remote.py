@@ -174,6 +174,7 @@ NOISE = (
 """What start-up files of shells do, though they should not without a terminal."""
 
 
+@pytest.mark.nightly
 def test_a_noisy_start_up_file_there_is_passed_over(far: Far) -> None:
     assert far.tiller("daemon", "start").returncode == 0
     home = str(far.daemon.home)
@@ -207,6 +208,7 @@ def test_a_verb_over_a_link_that_is_there_runs_one_short_command(far: Far) -> No
     assert commands[0].endswith(f"cat {far.daemon.places.runtime / 'token'}")
 
 
+@pytest.mark.nightly
 def test_ten_cuts_during_a_turn_lose_and_double_nothing(far: Far, workspace: Path) -> None:
     gates = [Gate(workspace, f"gate{number}") for number in range(CUTS)]
     steps = [
@@ -232,6 +234,7 @@ def test_ten_cuts_during_a_turn_lose_and_double_nothing(far: Far, workspace: Pat
     assert ids == sorted(set(ids))
 
 
+@pytest.mark.nightly
 def test_every_submission_takes_effect_once_however_often_the_link_breaks(
     far: Far, workspace: Path
 ) -> None:
@@ -248,6 +251,7 @@ def test_every_submission_takes_effect_once_however_often_the_link_breaks(
     assert [shown.count(f"message {number}\n") for number in range(CUTS)] == [1] * CUTS
 
 
+@pytest.mark.nightly
 async def test_attach_rpc_and_acp_lose_nothing_over_a_link_that_breaks(
     far: Far, workspace: Path, nursery: trio.Nursery, tillers: Tillers
 ) -> None:
@@ -274,6 +278,7 @@ async def test_attach_rpc_and_acp_lose_nothing_over_a_link_that_breaks(
     await rpc.close()
 
 
+@pytest.mark.nightly
 async def test_the_daemon_that_is_replaced_there_is_found_again(
     far: Far, workspace: Path, tillers: Tillers
 ) -> None:
@@ -313,6 +318,7 @@ def test_a_far_daemon_of_another_protocol_is_refused_with_what_to_do(far: Far) -
         ) in done.stderr
 
 
+@pytest.mark.nightly
 def test_a_far_daemon_that_is_silent_is_named_with_its_own_log(far: Far, workspace: Path) -> None:
     gate = Gate(workspace)
     model = far.daemon.script(calls(bash(gate.command)), always("after all"))
@@ -406,6 +412,7 @@ def test_a_verb_that_needs_no_daemon_is_for_this_machine(far: Far) -> None:
     assert "works only on this machine" in done.stderr
 
 
+@pytest.mark.nightly
 async def test_a_chat_with_another_machine_goes_on_when_its_link_was_cut(
     far: Far, workspace: Path
 ) -> None:

@@ -394,6 +394,7 @@ async def test_the_model_reads_what_was_cut_out_of_its_output_without_asking(
     assert not _opened(frontend, session_id)
 
 
+@pytest.mark.nightly
 async def test_what_is_allowed_for_good_is_kept_listed_and_revoked_from_the_command_line(
     new_daemon: Callable[..., Daemon], nursery: trio.Nursery, workspace: Path
 ) -> None:

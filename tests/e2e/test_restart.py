@@ -57,6 +57,7 @@ def pid(daemon: Daemon) -> str:
     return tiller(daemon, "daemon", "status").stdout.partition("pid ")[2].partition(",")[0]
 
 
+@pytest.mark.nightly
 def test_a_restart_over_a_mistake_in_the_configuration_stops_nothing(daemon: Daemon) -> None:
     before = pid(daemon)
     daemon.configure("\nmodell = 1\n" + CONFIG)
@@ -101,6 +102,7 @@ def test_a_restart_interrupts_no_turn_that_nobody_gave_up(daemon: Daemon, tmp_pa
     assert tiller(daemon, "daemon", "restart").returncode == 0
 
 
+@pytest.mark.nightly
 def test_a_key_that_only_the_shell_has_is_named_and_not_shown(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +134,7 @@ def test_a_well_known_key_is_named_as_long_as_no_model_is_configured(
     assert "set here" not in on_terminal(daemon, monkeypatch, "ls", OPENAI_API_KEY=KEY)
 
 
+@pytest.mark.nightly
 def test_a_daemon_whose_program_was_replaced_is_named(
     new_daemon: Callable[..., Daemon], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,6 +166,7 @@ def test_the_version_is_that_of_the_package() -> None:
     assert version("tillerd") == tiller_protocol.VERSION
 
 
+@pytest.mark.nightly
 def test_who_only_watches_starts_no_daemon_that_was_stopped_and_goes_on_with_the_next(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

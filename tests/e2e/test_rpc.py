@@ -260,6 +260,7 @@ async def test_events_come_once_and_in_order_when_the_daemon_is_killed_and_comes
 
 
 @pytest.mark.promise("G2")
+@pytest.mark.nightly
 async def test_a_daemon_that_was_killed_is_started_and_every_session_goes_on(
     new_daemon: Callable[[], Daemon], workspace: Path, rpcs: Starting
 ) -> None:
@@ -284,6 +285,7 @@ async def test_a_daemon_that_was_killed_is_started_and_every_session_goes_on(
 
 
 @pytest.mark.promise("G12", "B54")
+@pytest.mark.nightly
 async def test_an_editor_that_does_not_read_costs_bounded_memory_and_then_gets_everything(
     rpc: Rpc, daemon: Daemon, workspace: Path, frontend: Frontend
 ) -> None:

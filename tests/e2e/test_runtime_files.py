@@ -39,6 +39,7 @@ def tiller(daemon: Daemon, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", [OPS_SOCKET, EVENTS_SOCKET, LOCK_FILE])
+@pytest.mark.nightly
 async def test_a_daemon_that_nobody_can_find_any_more_ends(daemon: Daemon, name: str) -> None:
     """Otherwise it would hold the log, and the next daemon could not start."""
     assert daemon.process is not None
@@ -93,6 +94,7 @@ async def test_a_token_that_was_removed_is_written_again(daemon: Daemon) -> None
     assert tiller(daemon, "daemon", "status").returncode == 0
 
 
+@pytest.mark.nightly
 def test_stop_ends_a_daemon_that_hangs(
     new_daemon: Callable[[], Daemon],
     monkeypatch: pytest.MonkeyPatch,
@@ -111,6 +113,7 @@ def test_stop_ends_a_daemon_that_hangs(
     assert lock_holder(daemon.places.runtime) is None
 
 
+@pytest.mark.nightly
 def test_stop_lets_a_daemon_that_has_not_answered_end_by_itself(
     new_daemon: Callable[[], Daemon], monkeypatch: pytest.MonkeyPatch
 ) -> None:

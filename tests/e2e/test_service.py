@@ -40,6 +40,7 @@ def status(systemd: Systemd) -> dict[str, object]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.nightly
 def test_install_starts_the_service_and_uninstall_leaves_nothing(systemd: Systemd) -> None:
     before = files(systemd.home)
     done = systemd.tiller("daemon", "install", SPECIAL_API_KEY="x")
@@ -60,6 +61,7 @@ def test_install_starts_the_service_and_uninstall_leaves_nothing(systemd: System
     assert systemd.tiller("daemon", "uninstall").stdout == "no service is installed\n"
 
 
+@pytest.mark.nightly
 def test_the_client_starts_the_service_and_a_stop_is_no_failure(systemd: Systemd) -> None:
     systemd.tiller("daemon", "install")
     pid = pid_of(systemd)
@@ -93,6 +95,7 @@ def test_a_killed_or_hung_service_starts_again(systemd: Systemd) -> None:
     assert pid_of(systemd) not in (0, third)
 
 
+@pytest.mark.nightly
 def test_reload_applies_the_configuration_and_says_what_is_wrong(systemd: Systemd) -> None:
     systemd.tiller("daemon", "install")
     config = systemd.home / ".config" / "tiller" / "config.toml"
@@ -115,6 +118,7 @@ def wait_for(systemd: Systemd, name: str, word: str) -> str:
     raise AssertionError(f"{name} is {text}")
 
 
+@pytest.mark.nightly
 def test_a_service_beside_a_daemon_started_by_hand_gives_way(systemd: Systemd) -> None:
     assert systemd.tiller("daemon", "start").returncode == 0
     pid = status(systemd)["pid"]
@@ -135,6 +139,7 @@ def test_a_service_beside_a_daemon_started_by_hand_gives_way(systemd: Systemd) -
     assert status(systemd)["pid"] == pid_of(systemd) != pid
 
 
+@pytest.mark.nightly
 def test_the_sandbox_works_in_the_service(systemd: Systemd) -> None:
     """With NoNewPrivileges, the sandbox is the same as for a daemon that was started by hand."""
     by_hand = systemd.tiller("sandbox").stdout

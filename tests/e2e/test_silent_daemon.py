@@ -61,6 +61,7 @@ def read_until(process: subprocess.Popen[bytes], text: bytes) -> bytes:
     return said
 
 
+@pytest.mark.nightly
 async def test_every_verb_says_that_the_daemon_is_stopped_and_goes_on_with_it(
     daemon: Daemon, frontend: Frontend, workspace: Path
 ) -> None:
@@ -87,6 +88,7 @@ async def test_every_verb_says_that_the_daemon_is_stopped_and_goes_on_with_it(
             assert process.returncode == 0, verb
 
 
+@pytest.mark.nightly
 def test_ctrl_c_ends_the_wait_for_a_stopped_daemon(daemon: Daemon) -> None:
     assert daemon.process
     daemon.process.send_signal(signal.SIGSTOP)

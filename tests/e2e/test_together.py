@@ -67,6 +67,7 @@ async def test_eight_reads_run_at_once_and_answer_in_call_order(
 )
 @given(batch=st.lists(st.sampled_from("rw"), min_size=2, max_size=6))
 @pytest.mark.promise("B32")
+@pytest.mark.nightly
 def test_a_write_is_alone_whatever_stands_beside_it(
     daemon: Daemon, workspace: Path, batch: list[str]
 ) -> None:

@@ -114,6 +114,7 @@ async def test_events_come_once_and_in_order_when_the_daemon_is_stopped_and_star
     await frontend.close()
 
 
+@pytest.mark.nightly
 async def test_a_program_that_is_not_there_is_an_error(built: Path) -> None:
     program = (
         "import { Client } from './dist/index.js';"
@@ -128,6 +129,7 @@ async def test_a_program_that_is_not_there_is_an_error(built: Path) -> None:
     assert done.stdout == b"ENOENT\n"
 
 
+@pytest.mark.nightly
 async def test_the_frontend_of_the_page_goes_on_when_the_daemon_is_killed_and_started(
     built: Path, new_daemon: Callable[[], Daemon], workspace: Path
 ) -> None:

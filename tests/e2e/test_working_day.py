@@ -207,6 +207,7 @@ def test_what_does_not_fit_on_the_terminal_is_read_in_the_pager(
     assert "line 50" in (tmp_path / "read").read_text()
 
 
+@pytest.mark.nightly
 async def test_a_busy_session_says_what_to_do_first_and_the_last_archived_one_comes_back(
     daemon: Daemon, frontend: Frontend, workspace: Path
 ) -> None:
@@ -235,6 +236,7 @@ async def test_a_busy_session_says_what_to_do_first_and_the_last_archived_one_co
     assert session_id[-8:] in (await trio.to_thread.run_sync(tiller, "ls")).out
 
 
+@pytest.mark.nightly
 async def test_a_restart_that_waits_for_a_turn_says_so(
     new_daemon: Callable[..., Daemon], workspace: Path
 ) -> None:

@@ -248,6 +248,7 @@ async def test_a_killed_daemon_is_followed_again_with_nothing_lost_or_doubled(
     await neovim.until("vim.b[require('tiller').chat.buffer].tiller_status:find('reconnecting')")
 
 
+@pytest.mark.nightly
 async def test_a_log_that_was_put_back_is_shown_from_its_first_event(
     open_neovim: Opening, new_daemon: Callable[..., Daemon], workspace: Path
 ) -> None:
@@ -465,6 +466,7 @@ async def test_a_missing_program_is_said_and_the_prompt_is_kept(
         assert await neovim.lua(f"return {prompt}") == ["go"]
 
 
+@pytest.mark.nightly
 async def test_no_character_that_the_command_line_would_escape_reaches_a_buffer(
     open_neovim: Opening, daemon: Daemon, workspace: Path
 ) -> None:

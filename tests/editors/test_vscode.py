@@ -117,6 +117,7 @@ async def test_an_edit_is_approved_with_its_diff_and_its_turn_is_compared_and_re
     assert (workspace / "greeting.txt").read_text() == f"{above}hi\nbelow\n"
 
 
+@pytest.mark.nightly
 async def test_a_message_steers_the_running_turn_or_waits_and_can_be_taken_back(
     open_code: Opening, daemon: Daemon, frontend: Frontend, workspace: Path
 ) -> None:
@@ -197,6 +198,7 @@ async def test_what_is_asked_is_shown_verbatim_and_a_rejection_has_a_reason_or_e
     assert "not from there" in str((await frontend.snapshot(session_id)).items)
 
 
+@pytest.mark.nightly
 async def test_what_is_asked_names_all_permissions_and_its_diff_is_verbatim(
     open_code: Opening, daemon: Daemon, frontend: Frontend, workspace: Path
 ) -> None:
@@ -284,6 +286,7 @@ async def test_sessions_are_made_chosen_and_configured(
     assert (settings.agent, settings.model) == ("plan", "scripted/main")
 
 
+@pytest.mark.nightly
 async def test_a_killed_daemon_is_followed_again_with_nothing_lost_or_doubled(
     open_code: Opening, new_daemon: Callable[..., Daemon], workspace: Path
 ) -> None:
@@ -401,6 +404,7 @@ def functions(built: Path) -> Iterator[Functions]:
     functions.close()
 
 
+@pytest.mark.nightly
 def test_no_character_that_the_command_line_would_escape_is_shown(functions: Functions) -> None:
     known = known_characters()
     for safe, name in ((sanitized, "sanitized"), (verbatim, "verbatim")):

@@ -55,6 +55,7 @@ def tree(work: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.promise("G11")
+@pytest.mark.nightly
 def test_a_kill_at_any_system_call_is_undone_and_leaves_nothing_beside_the_files(tmp_path):
     work = tmp_path / "work"
     put(work)

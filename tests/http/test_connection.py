@@ -190,6 +190,7 @@ class StepCounter(trio.abc.Instrument):
 
 
 @pytest.mark.parametrize("request_", [REQUEST, LARGE], ids=["small", "large"])
+@pytest.mark.nightly
 async def test_a_request_that_is_cancelled_at_any_point_leaves_nothing_behind(
     request_: bytes,
 ) -> None:

@@ -42,6 +42,7 @@ def listed(name: str = "tool", schema: dict[str, Any] | None = None, **fields: A
 
 
 @pytest.mark.parametrize("name", LISTS)
+@pytest.mark.nightly
 def test_the_definitions_of_a_server_are_limited_together(name: str) -> None:
     tools = usable_tools([listed(**LISTS[name])] * TOOLS_MAX).offered
     sizes = [

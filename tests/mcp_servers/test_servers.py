@@ -33,7 +33,7 @@ async def test_a_server_is_started_when_needed_and_its_tools_are_offered(
         ServerSummary("off", "disabled"),
     )
     await testbed.servers.ready()
-    assert testbed.servers.summaries()[0] == ServerSummary("t", "up", 10)
+    assert testbed.servers.summaries()[0] == ServerSummary("t", "up", 11)
     tools = testbed.servers.tools()
     echo, hang = tools["mcp__t__echo"], tools["mcp__t__hang"]
     assert (echo.effect, hang.effect) == ("read", "write")
@@ -224,7 +224,7 @@ async def test_tools_that_no_provider_takes_are_left_out_or_renamed(testbed: Mcp
     assert all(len(name) <= 64 for name in tools)
     assert [name for name in tools if "bad" in name or "task" in name] == []
     assert len(tools["mcp__t__long"].description) == DESCRIPTION_CHARS_MAX
-    assert testbed.servers.summaries()[0].tools == 14 + 1 + len(ODD_USABLE)
+    assert testbed.servers.summaries()[0].tools == 15 + 1 + len(ODD_USABLE)
 
 
 async def test_one_odd_tool_takes_no_other_tool_away(testbed: McpTestbed) -> None:
@@ -252,7 +252,7 @@ async def test_a_server_gets_its_own_names_of_properties(testbed: McpTestbed) ->
 
 async def test_no_schema_of_a_server_keeps_the_daemon_busy(testbed: McpTestbed) -> None:
     await testbed.start_tiny("hostile")
-    assert testbed.servers.summaries()[0] == ServerSummary("t", "up", 11)
+    assert testbed.servers.summaries()[0] == ServerSummary("t", "up", 12)
     offered = testbed.servers.tools()
     (left_out,) = testbed.servers.left_out().values()
     assert [reason.split(":")[0] for reason in left_out] == ["laughs", "all from huge on"]
@@ -265,7 +265,7 @@ async def test_a_server_without_the_legacy_handshake_gets_the_new_one(
     testbed: McpTestbed,
 ) -> None:
     await testbed.start_tiny("modern")
-    assert testbed.servers.summaries()[0] == ServerSummary("t", "up", 10)
+    assert testbed.servers.summaries()[0] == ServerSummary("t", "up", 11)
     assert (await testbed.call("echo", text="new")).output == "new"
 
 

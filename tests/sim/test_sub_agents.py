@@ -192,6 +192,7 @@ def trees(*, kills: bool, writers: bool = False) -> st.SearchStrategy[Tree]:
 @many
 @given(trees(kills=False))
 @pytest.mark.promise("G8")
+@pytest.mark.nightly
 def test_no_survivors_a_turn_ends_after_every_turn_that_works_for_it(tree: Tree) -> None:
     outcome = run(tree)
     assert outcome.alive_at_end == []
@@ -250,6 +251,7 @@ def test_an_owner_has_spent_what_it_and_its_sub_agents_have_spent(tree: Tree) ->
 @many
 @given(trees(kills=True))
 @pytest.mark.promise("G7")
+@pytest.mark.nightly
 def test_the_model_is_told_once_of_each_end_in_the_background(tree: Tree) -> None:
     outcome = run(tree)
     for snapshot in outcome.snapshots.values():

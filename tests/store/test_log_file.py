@@ -95,6 +95,7 @@ async def test_a_second_process_is_kept_out_while_the_log_is_open(tmp_path: Path
     assert b"database is locked" in found.stderr
 
 
+@pytest.mark.nightly
 async def test_a_log_that_another_process_has_open_is_refused_with_advice(tmp_path: Path) -> None:
     path = tmp_path / "tiller.db"
     await fill(path)

@@ -11,6 +11,7 @@ from tiller_daemon.tools.encoding import EncodingProblem, decode_text, encode_te
 CASES = 150
 
 
+@pytest.mark.nightly
 def test_one_changed_line_leaves_all_other_bytes_and_the_mode(tmp_path):
     """`scripts/soak/file_bytes.py` plays as many as one likes."""
     settings(max_examples=CASES, deadline=None)(given(case())(lambda one: meet(one, tmp_path)))()

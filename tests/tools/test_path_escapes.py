@@ -159,6 +159,7 @@ async def test_ten_thousand_swaps_of_a_directory_and_a_link_lead_nobody_out(benc
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names are exchanged by a call of Linux")
 @pytest.mark.promise("B58")
+@pytest.mark.nightly
 async def test_searches_beside_swaps_of_a_directory_and_a_link_show_nothing_outside(bench, outside):
     """Not a line and not a name of what is outside; what is inside is found in between."""
     for number in range(SEARCHED):

@@ -445,6 +445,7 @@ async def test_no_answer_is_lost_by_a_frontend_that_asks_much_before_it_reads(
                 received += part
 
 
+@pytest.mark.nightly
 async def test_a_frontend_that_reads_no_answers_is_disconnected_and_others_are_served(
     runtime: Path,
 ) -> None:

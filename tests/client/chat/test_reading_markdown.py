@@ -78,6 +78,7 @@ def test_any_text_at_all_is_safe(text, columns):
 @pytest.mark.parametrize(
     "unit", ["- item *one*\n", "word and more\n", "| a | b |\n", "> a\n", "x\n\n"]
 )
+@pytest.mark.nightly
 def test_the_lines_that_are_parsed_grow_with_the_text_not_with_its_square(unit):
     lines = 600
     parsed = 0

@@ -338,6 +338,7 @@ async def test_a_session_can_be_read_after_its_directory_is_gone(
 
 
 @pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.nightly
 async def test_nothing_typed_is_lost_while_everything_is_disturbed(
     new_daemon: Callable[[], Daemon], workspace: Path, seed: int
 ) -> None:
@@ -386,6 +387,7 @@ async def test_a_daemon_that_was_stopped_is_said_and_awaited(
     await chat.shows("» half a sentence", "It is here.")
 
 
+@pytest.mark.nightly
 async def test_frontends_see_each_other_come_and_go(
     opens: Opens, daemon: Daemon, frontend: Frontend
 ) -> None:

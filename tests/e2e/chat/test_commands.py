@@ -23,6 +23,7 @@ async def said(frontend: Frontend) -> list[str]:
     return said_in(tuple(items))
 
 
+@pytest.mark.nightly
 async def test_what_follows_a_command_counts_or_is_refused(
     opens: Opens, daemon: Daemon, frontend: Frontend
 ) -> None:

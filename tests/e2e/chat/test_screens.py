@@ -116,6 +116,7 @@ def check(chat: ChatTerminal) -> None:
     [(state, size) for state in STATES for size in (SIZES if state.main else SIZES[:1])],
     ids=lambda one: one.name if isinstance(one, State) else f"{one[0]}x{one[1]}",
 )
+@pytest.mark.nightly
 async def test_a_person_sees_it(
     stages: Stages, tmux: Tmux | None, state: State, size: tuple[int, int]
 ) -> None:

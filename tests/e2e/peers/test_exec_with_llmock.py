@@ -107,6 +107,7 @@ def test_a_broken_call_is_told_to_the_model_and_the_turn_goes_on(
 
 
 @pytest.mark.parametrize("api", WIRES)
+@pytest.mark.nightly
 def test_a_refusal_is_not_asked_for_again(
     home: Making, llmock: Llmock, workspace: Path, api: str
 ) -> None:

@@ -121,6 +121,7 @@ def test_a_stream_that_breaks_is_asked_for_again_and_its_piece_is_told_apart(
     assert llmock.verdict()["passed"], llmock.verdict()
 
 
+@pytest.mark.nightly
 def test_a_real_answer_streams_and_its_usage_is_reported(
     new_home: Callable[..., Home], llama: Llama, workspace: Path
 ) -> None:
@@ -140,6 +141,7 @@ def test_a_real_answer_streams_and_its_usage_is_reported(
     assert "".join(parts) == deltas
 
 
+@pytest.mark.nightly
 def test_an_interrupt_from_elsewhere_ends_a_real_stream_and_the_session_goes_on(
     new_home: Callable[..., Home], llama: Llama, workspace: Path
 ) -> None:

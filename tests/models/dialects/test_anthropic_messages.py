@@ -271,8 +271,8 @@ async def test_retry_carries_a_turn_over_a_bad_server(mock_clock: MockClock) -> 
     waits = [event for event in seen if isinstance(event, RetryWait)]
     assert [(wait.attempt, wait.delay_s, wait.kind) for wait in waits] == [
         (2, 7.0, "rate_limit"),
-        (3, 2.0, "overloaded"),
-        (4, 4.0, "broken_stream"),
+        (3, 1.0, "overloaded"),
+        (4, 2.0, "broken_stream"),
     ]
     last = seen.index(waits[-1])
     assert joined([e for e in seen[last:] if not isinstance(e, RetryWait)]) == WHOLE

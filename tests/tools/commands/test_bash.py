@@ -176,6 +176,7 @@ async def test_many_short_lines_are_cut_by_their_number_and_kept_too(bench):
 
 
 @pytest.mark.promise("B59")
+@pytest.mark.nightly
 async def test_a_flood_takes_bounded_memory_and_a_bounded_file(bench, monkeypatch):
     monkeypatch.setattr("tiller_daemon.processes.capture.SPILL_BYTES_MAX", 1024**2)
     tracemalloc.start()

@@ -67,7 +67,7 @@ class TurnEnclosures(Struct, frozen=True):
     @property
     def shown(self) -> Path | None:
         """The directory that every command sees: the workspace, or the repository around it."""
-        if self.loosest_unasked is None:
+        if self.confiner.search_result().sandbox is None:
             return None
         return self.confiner.shown_top(self._place)
 
