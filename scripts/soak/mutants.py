@@ -33,8 +33,8 @@ CORE = tuple(f"daemon/tiller_daemon/{name}" for name in ("turn", "session", "pol
 TESTS = tuple(
     f"tests/{name}" for name in ("turn", "session", "policy", "store", "snapshots", "sim")
 )
-TESTS_MAX = 60
-TESTS_S_MAX = 120.0
+TESTS_MAX = 200
+TESTS_S_MAX = 300.0
 """Seconds after which tests that hang count as failed."""
 
 OPERATORS: dict[type[ast.operator], type[ast.operator]] = {ast.Add: ast.Sub, ast.Sub: ast.Add}

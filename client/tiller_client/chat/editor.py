@@ -89,10 +89,14 @@ class Editor:
     def recall(self, texts: Sequence[str]) -> None:
         """Put the texts of earlier sessions, the newest last, before the history.
 
-        The buffer reads its history again; the text in the editor stays.
+        The buffer reads its history again; the text in the editor stays. While the user looks at an
+        earlier text, the buffer also holds the one that they were writing, so it is read later.
         """
+        looks_back = self.buffer.working_index < len(self.history)
         self.history[:0] = texts
         self.buffer.history = InMemoryHistory(self.history)
+        if looks_back:
+            return
         written, at = self.buffer.text, self.buffer.cursor_position
         self.buffer.reset()
         if written:

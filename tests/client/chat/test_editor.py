@@ -1,5 +1,7 @@
 """The text that a user writes: its rows, what is pasted, what comes back."""
 
+import asyncio
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,6 +67,24 @@ def test_the_history_comes_without_taking_what_is_being_written() -> None:
     editor.buffer.cursor_position = 4
     editor.recall(["from another session"])
     assert (editor.buffer.text, editor.buffer.cursor_position) == ("half a sen", 4)
+
+
+def test_a_history_that_comes_late_takes_no_text_from_a_user_who_looks_back() -> None:
+    async def look_back() -> None:
+        editor = Editor()
+        editor.remember("sent before")
+        editor.buffer.load_history_if_not_yet_loaded()
+        while editor.buffer.working_index < 1:
+            await asyncio.sleep(0)
+        editor.buffer.insert_text("half a sentence")
+        editor.buffer.history_backward()
+        assert editor.buffer.text == "sent before"
+        editor.recall(["from another session"])
+        assert editor.buffer.text == "sent before"
+        editor.buffer.history_forward()
+        assert editor.buffer.text == "half a sentence"
+
+    asyncio.run(look_back())
 
 
 def test_a_text_that_is_replaced_can_be_brought_back() -> None:
