@@ -74,8 +74,7 @@ def test_a_history_that_comes_late_takes_no_text_from_a_user_who_looks_back() ->
         editor = Editor()
         editor.remember("sent before")
         editor.buffer.load_history_if_not_yet_loaded()
-        while editor.buffer.working_index < 1:
-            await asyncio.sleep(0)
+        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
         editor.buffer.insert_text("half a sentence")
         editor.buffer.history_backward()
         assert editor.buffer.text == "sent before"
