@@ -48,7 +48,7 @@ from tiller_daemon.processes.fork_server import running_fork_server
 from tiller_daemon.processes.process_tree import forbid_tracing, sweep
 from tiller_daemon.providers import Providers
 from tiller_daemon.sandbox.quarantine import finish_abandoned
-from tiller_daemon.sandbox_setup import home, key_files, key_variables, make_confiner
+from tiller_daemon.sandbox_setup import home, key_files, key_variables, make_sandboxes
 from tiller_daemon.search_tools import SearchTools
 from tiller_daemon.server import SubmissionServer
 from tiller_daemon.service_manager import (
@@ -185,7 +185,7 @@ async def _serve_sessions(
         newest = await newest_activity(services.log)
         session_nursery.start_soon(snapshots.run, partial(_has_session, services.log), newest)
         session_nursery.start_soon(import_when_idle)
-        session_nursery.start_soon(trio.to_thread.run_sync, live.confiner.prepare)
+        session_nursery.start_soon(trio.to_thread.run_sync, live.sandboxes.prepare)
         await session_nursery.start(feed_watchdog)
         async with trio.open_nursery() as socket_nursery:
             await socket_nursery.start(stop_on_signal, server)
@@ -219,7 +219,7 @@ class _LiveParts:
         self.search_tools = SearchTools(os.environ)
         self.search_tools.configure(options.configuration, providers.secret_names)
         records = options.places.state / QUARANTINE_FOLDER
-        self.confiner = make_confiner(options.places, options.configuration, records)
+        self.sandboxes = make_sandboxes(options.places, options.configuration, records)
         self._log_id = opened.log_id
         self._refreshing = trio.Lock()
 
@@ -238,7 +238,7 @@ class _LiveParts:
             environment = _server_environment(now, self._log_id, self.providers, logins)
             self.servers.configure(now.mcp, environment)
             self.languages.configure(list_definitions(now.lsp), environment.inherited)
-            self.confiner.hide(key_files(now))
+            self.sandboxes.hide(key_files(now))
 
     async def refresh_on_signal(self) -> None:
         """Apply a changed configuration file also at SIGHUP, which service managers send."""
@@ -342,7 +342,7 @@ def _services(
             editors=EditorFiles(servers.loans, publish, _id_maker()),
         ),
         commands=CommandSettings(
-            live.variables, secret_values, live.confiner, proxies_of(os.environ)
+            live.variables, secret_values, live.sandboxes, proxies_of(os.environ)
         ),
         files=SessionFiles(
             spill_directory=lambda session_id: spill / session_id,

@@ -17,7 +17,7 @@ from tiller_daemon.app import serve
 from tiller_daemon.config import Configuration, ConfigurationError, load_configuration
 from tiller_daemon.isolation import untrusted_entries
 from tiller_daemon.options import Options
-from tiller_daemon.sandbox_setup import run_confined
+from tiller_daemon.sandbox_setup import run_sandboxed
 from tiller_daemon.service_manager import EXIT_TAKEN, has_service_manager, notify_service_manager
 from tiller_daemon.store.base import LogError
 from tiller_daemon.store.checking import check_log
@@ -60,7 +60,7 @@ def run(arguments: Sequence[str]) -> int:
         print(f"The configuration is valid: {where}")
         return 0
     if parsed.sandboxed is not None:
-        return run_confined(places, configuration, parsed.sandboxed)
+        return run_sandboxed(places, configuration, parsed.sandboxed)
     log_format = parsed.log_format or ("console" if sys.stderr.isatty() else "json")
     _set_up_logging(configuration, console=log_format == "console")
     if left_out := untrusted_entries():

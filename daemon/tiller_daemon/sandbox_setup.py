@@ -17,12 +17,12 @@ from types import FrameType
 
 from tiller_daemon.config import Configuration, KeyPlaces
 from tiller_daemon.isolation import environment_of_commands, installation_paths, set_inside
-from tiller_daemon.policy.shell.enclosures import git_use
+from tiller_daemon.policy.shell.levels import git_use
 from tiller_daemon.processes.environment import child_environment
-from tiller_daemon.sandbox.confinement import NotConfined
-from tiller_daemon.sandbox.confiner import Confiner
+from tiller_daemon.sandbox.base import SandboxError
 from tiller_daemon.sandbox.detect import find_sandbox
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.level import SandboxLevel
+from tiller_daemon.sandbox.sandboxes import Sandboxes
 from tiller_protocol.places import ENVIRONMENT_FILE, Places
 
 NOT_FOUND = 127
@@ -33,14 +33,14 @@ NO_SANDBOX = 1
 """The exit status if there is no sandbox for the command."""
 
 
-def make_confiner(
+def make_sandboxes(
     places: Places, configuration: Configuration, records: Path | None = None
-) -> Confiner:
-    """Return the confiner, which hides the daemons' own files: logs, sockets, tokens, keys.
+) -> Sandboxes:
+    """Return the sandboxes, which hide the daemons' own files: logs, sockets, tokens, keys.
 
     `records` is the directory for records of running commands, which only the daemon may have.
     """
-    confiner = Confiner(
+    sandboxes = Sandboxes(
         lambda: find_sandbox(sys.platform),
         home(),
         environment_of_commands(),
@@ -48,8 +48,8 @@ def make_confiner(
         protected=lambda: (*configuration_places(places.config), *installation_paths()),
         records=records,
     )
-    confiner.hide(key_files(configuration))
-    return confiner
+    sandboxes.hide(key_files(configuration))
+    return sandboxes
 
 
 def configuration_places(directory: Path) -> Iterator[Path]:
@@ -90,18 +90,18 @@ def home() -> Path:
     return Path(os.environ.get("HOME") or "/").resolve()
 
 
-def run_confined(places: Places, configuration: Configuration, command: Sequence[str]) -> int:
+def run_sandboxed(places: Places, configuration: Configuration, command: Sequence[str]) -> int:
     """Run a command in the sandbox for models' commands; without a command, describe the sandbox.
 
     Returns the exit status, as a shell would.
     """
     # No records, which only the daemon may have.
-    confiner = make_confiner(places, configuration)
-    if problem := _problem(configuration, confiner):
+    sandboxes = make_sandboxes(places, configuration)
+    if problem := _problem(configuration, sandboxes):
         sys.stderr.write(f"tillerd: {problem}\n")
         return NO_SANDBOX
     if not command:
-        print(_level(configuration, confiner))
+        print(_level(configuration, sandboxes))
         return 0
     here = Path.cwd()
     hidden = key_variables(configuration)
@@ -117,24 +117,24 @@ def run_confined(places: Places, configuration: Configuration, command: Sequence
     signal.signal(signal.SIGINT, _ignore_signal)
     try:
         with tempfile.TemporaryDirectory() as spill:
-            confined = confiner.confined(
-                Enclosure.SESSION,
+            sandbox = sandboxes.make(
+                SandboxLevel.SESSION,
                 configuration.sandbox,
                 here,
                 Path(spill),
                 git_use=git_use(shlex.join(command)),
             )
-            assert confined
+            assert sandbox
             arguments, outside = set_inside(command, variables)
-            with confined.wrap(arguments) as enclosed:
-                descriptors = (*enclosed.descriptors, *enclosed.without_reaper)
+            with sandbox.wrap(arguments) as wrapped:
+                descriptors = (*wrapped.descriptors, *wrapped.without_reaper)
                 status = subprocess.run(
-                    enclosed.arguments, check=False, env=outside, pass_fds=descriptors
+                    wrapped.arguments, check=False, env=outside, pass_fds=descriptors
                 ).returncode
-    except (NotConfined, OSError) as error:
+    except (SandboxError, OSError) as error:
         sys.stderr.write(f"tillerd: {error}\n")
         return NO_SANDBOX
-    for text in confined.notices:
+    for text in sandbox.notices:
         sys.stderr.write(f"tillerd: {text}\n")
     return status if status >= 0 else 128 - status
 
@@ -143,17 +143,17 @@ def _ignore_signal(number: int, frame: FrameType | None) -> None:
     """Do nothing; the command inherits SIG_IGN, but not a handler."""
 
 
-def _problem(configuration: Configuration, confiner: Confiner) -> str:
+def _problem(configuration: Configuration, sandboxes: Sandboxes) -> str:
     if configuration.sandbox.mode == "full_access":
         return "with full_access there is no sandbox: commands can do all that you can"
-    found = confiner.search_result()
+    found = sandboxes.search_result()
     if found.sandbox is None:
         return f"there is no sandbox, so every command needs approval. {found.problem}"
     return ""
 
 
-def _level(configuration: Configuration, confiner: Confiner) -> str:
-    found = confiner.search_result()
+def _level(configuration: Configuration, sandboxes: Sandboxes) -> str:
+    found = sandboxes.search_result()
     assert found.sandbox
     network = "with network" if configuration.sandbox.network else "no network"
     level = f"{configuration.sandbox.mode}, {network}, by {found.sandbox.name}"

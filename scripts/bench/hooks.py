@@ -18,9 +18,9 @@ from table import Row, print_rows
 from tiller_daemon.config import Hook, ProjectHook, SandboxPolicy
 from tiller_daemon.hooks.runner import HookRunner
 from tiller_daemon.processes.environment import child_environment
-from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.detect import find_sandbox
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.level import SandboxLevel
+from tiller_daemon.sandbox.sandboxes import Sandboxes
 from tiller_daemon.session.hooks import HookInput, HookSandbox, HookToolCall
 
 HOOKS = {
@@ -43,13 +43,13 @@ TOLD = HookInput(
 async def main(count: int) -> None:
     """Measure each hook, then interrupts of a hook that hangs."""
     runner = HookRunner(lambda call_id: child_environment(os.environ, (), "bench", call_id))
-    confiner = Confiner(lambda: find_sandbox(sys.platform), Path.home(), os.environ)
-    confined = confiner.confined(Enclosure.SESSION, SandboxPolicy(), Path.cwd(), Path.cwd())
+    sandboxes = Sandboxes(lambda: find_sandbox(sys.platform), Path.home(), os.environ)
+    sandbox = sandboxes.make(SandboxLevel.SESSION, SandboxPolicy(), Path.cwd(), Path.cwd())
     rows: list[Row] = []
     for name, hook in HOOKS.items():
-        if isinstance(hook, ProjectHook) and confined is None:
+        if isinstance(hook, ProjectHook) and sandbox is None:
             continue
-        taken = [await _one_ms(runner, hook, HookSandbox(confined)) for _ in range(count)]
+        taken = [await _one_ms(runner, hook, HookSandbox(sandbox)) for _ in range(count)]
         rows.append(Row(f"a hook: {name}", "ms", tuple(taken)))
     ended = [await _end_ms(runner) for _ in range(count // 4)]
     rows.append(Row("interrupt of a hook to its death", "ms", tuple(ended)))

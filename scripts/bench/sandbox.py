@@ -1,7 +1,7 @@
-"""Measures where a `bash` call spends its time: judging, making its enclosure, running in it.
+"""Measures where a `bash` call spends its time: judging, making its level, running in it.
 
 The rows take turns in one process, so that other load on the machine affects them alike. A row with
-an enclosure includes making it. To measure as an ordinary user: `setpriv --reuid 1000 --regid 1000
+a sandbox includes making it. To measure as an ordinary user: `setpriv --reuid 1000 --regid 1000
 --clear-groups env HOME=/dev/shm/u TMPDIR=/dev/shm/u python scripts/bench/sandbox.py`.
 """
 
@@ -22,10 +22,10 @@ sys.path[:0] = [str(ROOT / "daemon"), str(ROOT / "protocol")]
 from tiller_daemon.config import SandboxPolicy  # noqa: E402 - found there
 from tiller_daemon.policy.rules import decide  # noqa: E402
 from tiller_daemon.policy.shell.command_line import parse  # noqa: E402
-from tiller_daemon.sandbox.confinement import WrappedCommand  # noqa: E402
-from tiller_daemon.sandbox.confiner import Confiner  # noqa: E402
+from tiller_daemon.sandbox.base import WrappedCommand  # noqa: E402
 from tiller_daemon.sandbox.detect import bubblewrap_program, find_sandbox  # noqa: E402
-from tiller_daemon.sandbox.enclosure import Enclosure  # noqa: E402
+from tiller_daemon.sandbox.level import SandboxLevel  # noqa: E402
+from tiller_daemon.sandbox.sandboxes import Sandboxes  # noqa: E402
 from tiller_daemon.session.calls.command_paths import further_requirements  # noqa: E402
 from tiller_daemon.tools.commands.bash import BASH, BashArguments  # noqa: E402
 
@@ -76,28 +76,28 @@ def main() -> None:
         spill.mkdir()
         subprocess.run(["git", "init", "-q", str(workspace)], check=True)
         (workspace / "src").mkdir()
-        confiner = Confiner(lambda: found, Path.home(), os.environ)
+        sandboxes = Sandboxes(lambda: found, Path.home(), os.environ)
 
-        def make(enclosure: Enclosure, execute: Callable[[WrappedCommand], None]) -> None:
-            confined = confiner.confined(enclosure, SandboxPolicy(), workspace, spill)
-            assert confined is not None
-            with confined.wrap(NOTHING) as enclosed:
-                execute(enclosed)
+        def make(level: SandboxLevel, execute: Callable[[WrappedCommand], None]) -> None:
+            sandbox = sandboxes.make(level, SandboxPolicy(), workspace, spill)
+            assert sandbox is not None
+            with sandbox.wrap(NOTHING) as wrapped:
+                execute(wrapped)
 
-        def run_in(enclosure: Enclosure) -> Callable[[], None]:
-            return lambda: make(enclosure, lambda one: run(one.arguments, one.descriptors))
+        def run_in(level: SandboxLevel) -> Callable[[], None]:
+            return lambda: make(level, lambda one: run(one.arguments, one.descriptors))
 
         program = bubblewrap_program() or "bwrap"
         least = [program, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
         least += ["--unshare-pid", "--unshare-ipc", "--unshare-net", "--", *NOTHING]
         rows: dict[str, Callable[[], object]] = {
             "judging the command": lambda: judged(COMMAND, workspace),
-            "making the build enclosure": lambda: make(Enclosure.BUILD, lambda _: None),
+            "making the sandbox for builds": lambda: make(SandboxLevel.BUILD, lambda _: None),
             "bash alone": lambda: run(NOTHING),
             "bash in the least of sandboxes": lambda: run(least),
-            "bash in the read-only enclosure": run_in(Enclosure.READ_ONLY),
-            "bash in the build enclosure": run_in(Enclosure.BUILD),
-            "bash in the session's": run_in(Enclosure.SESSION),
+            "bash in the read-only sandbox": run_in(SandboxLevel.READ_ONLY),
+            "bash in the sandbox for builds": run_in(SandboxLevel.BUILD),
+            "bash in the session's": run_in(SandboxLevel.SESSION),
         }
         figures: dict[str, list[tuple[float, float]]] = {name: [] for name in rows}
         for _ in range(count):

@@ -2,7 +2,7 @@
 
 As nobody wrote these lines for tiller, they show how much real shell it understands, and how fast.
 `--unasked` prints the lines that would run without a question. `--run` runs those lines and all of
-`tests/policy`, each in its enclosure in a hostile workspace, and prints what escapes.
+`tests/policy`, each in its level in a hostile workspace, and prints what escapes.
 """
 
 import argparse
@@ -83,7 +83,7 @@ def all_lines_of_tests() -> Iterator[str]:
 
 
 async def run_all(lines: list[Line], who: str) -> int:
-    """Run each line in its enclosure, and return how many lines let something escape."""
+    """Run each line in its level, and return how many lines let something escape."""
     escaped = 0
     with jail_of() as jail:
         make_hostile(jail, lines)
@@ -94,7 +94,7 @@ async def run_all(lines: list[Line], who: str) -> int:
         for line in lines:
             if got_out := await watch.run(line):
                 escaped += 1
-                print(f"{line.enclosure.name} {line.text!r}: {', '.join(got_out)}", flush=True)
+                print(f"{line.level.name} {line.text!r}: {', '.join(got_out)}", flush=True)
     return escaped
 
 
@@ -125,7 +125,7 @@ def main() -> None:
     free = unasked(chosen)
     understood = problems.pop("", 0)
     if arguments.unasked:
-        print(*(f"{line.enclosure.name:9} {line.text}" for line in free), sep="\n")
+        print(*(f"{line.level.name:9} {line.text}" for line in free), sep="\n")
     if arguments.problems:
         print(*(f"{number:6} {problem}" for problem, number in problems.most_common()), sep="\n")
     count = len(chosen)

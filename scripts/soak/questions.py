@@ -42,7 +42,7 @@ def _judge(name: str, workspace: Path, *, show: bool) -> None:
         verdict = default_verdict(line.text, workspace)
         took_us.append((time.perf_counter() - began) * 1e6)
         asks = verdict.action != "allow"
-        became[line.label, "asks" if asks else verdict.enclosure.name] += 1
+        became[line.label, "asks" if asks else verdict.level.name] += 1
         if asks and line.is_harmless:
             needless.append(line.text)
         if not line.is_harmless and not is_contained(line, workspace):

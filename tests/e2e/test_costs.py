@@ -124,7 +124,7 @@ class Counted:
         return Counter(json.loads(place.read_bytes()))
 
     def is_preparing(self) -> bool:
-        """Whether `Confiner.prepare` is at work, in a thread that trio names after it."""
+        """Whether `Sandboxes.prepare` is at work, in a thread that trio names after it."""
         assert self._daemon.process is not None
         for name in Path(f"/proc/{self._daemon.process.pid}/task").glob("*/comm"):
             with contextlib.suppress(OSError):  # it has ended

@@ -1,4 +1,4 @@
-"""Escalation: a command stopped by its enclosure runs again in a looser one if the user agrees."""
+"""Escalation: a command stopped by its level runs again in a looser one if the user agrees."""
 
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path

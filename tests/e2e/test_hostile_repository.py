@@ -169,7 +169,7 @@ def _written(parts: tuple[CallPart, ...]) -> list[str]:
 
 @pytest.mark.parametrize("command", ["git status", "git diff", "git log -p", "ls && git show"])
 @pytest.mark.promise("B60")
-async def test_what_git_runs_of_the_repository_runs_in_the_enclosure(
+async def test_what_git_runs_of_the_repository_runs_in_the_sandbox(
     frontend: Frontend, workspace: Path, traces: Path, command: str
 ) -> None:
     """A command that only reads needs no question, as the programs that it runs can't write."""
@@ -332,6 +332,6 @@ async def trust(frontend: Frontend, workspace: Path) -> None:
 
 @pytest.mark.promise("B60")
 async def test_the_repository_is_hostile_indeed(workspace: Path, traces: Path) -> None:
-    """Outside an enclosure, its programs do run."""
+    """Outside a sandbox, its programs do run."""
     await trio.run_process(["git", "status"], cwd=workspace, capture_stdout=True, check=False)
     assert "ran-git-core.fsmonitor" in _ran(traces)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(FOUND is None or FOUND.name != "bubblewrap", rea
 
 
 @pytest.fixture
-async def confined(
+async def sandbox(
     new_daemon: Callable[..., Daemon], nursery: trio.Nursery
 ) -> AsyncGenerator[tuple[Daemon, Frontend]]:
     """A daemon whose configuration does not mention the sandbox."""
@@ -50,9 +50,9 @@ def names(workspace: Path) -> set[str]:
 
 
 async def test_commands_and_builds_run_in_a_workspace_on_a_read_only_file_system(
-    confined: tuple[Daemon, Frontend], read_only: Path
+    sandbox: tuple[Daemon, Frontend], read_only: Path
 ) -> None:
-    _, frontend = confined
+    _, frontend = sandbox
     edit = CallPart("edit", arguments={"path": "Makefile", "old": "all", "new": "any"})
     session_id = await frontend.session(
         read_only,

@@ -16,7 +16,7 @@ from policy.shell.bypasses_of_working import HELD_BYPASSES
 from policy.shell.command_lines import BYPASSES, HONEST
 from support.jail import WHO, jail_of, sandbox_for
 from support.unasked_lines import Line, Watch, make_hostile, unasked
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.level import SandboxLevel
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="they are for Linux")
 
@@ -38,8 +38,8 @@ LINES = unasked(
 
 
 def test_there_are_enough_lines_to_mean_something() -> None:
-    assert sum(line.enclosure is Enclosure.READ_ONLY for line in LINES) >= 1_500
-    assert sum(line.enclosure is Enclosure.BUILD for line in LINES) >= 300
+    assert sum(line.level is SandboxLevel.READ_ONLY for line in LINES) >= 1_500
+    assert sum(line.level is SandboxLevel.BUILD for line in LINES) >= 300
     assert len(ATTACKING) >= 25
 
 
@@ -56,9 +56,9 @@ async def run_all(lines: list[Line], who: str) -> None:
 @pytest.mark.parametrize("who", WHO)
 @pytest.mark.nightly
 @pytest.mark.promise("B38")
-async def test_whatever_runs_unasked_stays_in_its_enclosure(who: str) -> None:
-    builds = [line for line in LINES if line.enclosure is Enclosure.BUILD]
-    reads = [line for line in LINES if line.enclosure is Enclosure.READ_ONLY]
+async def test_whatever_runs_unasked_stays_in_its_sandbox(who: str) -> None:
+    builds = [line for line in LINES if line.level is SandboxLevel.BUILD]
+    reads = [line for line in LINES if line.level is SandboxLevel.READ_ONLY]
     choose = random.Random(f"{SEED}-{who}")
     chosen = [*choose.sample(reads, SAMPLE * 2 // 3), *choose.sample(builds, SAMPLE // 3)]
     await run_all(chosen, who)
@@ -74,10 +74,10 @@ async def test_no_line_of_the_attack_gets_out(who: str) -> None:
 async def test_the_tools_of_the_hostile_workspace_do_get_out_where_nothing_holds_them() -> None:
     """Otherwise, these tests would prove nothing."""
     with jail_of() as jail:
-        build = Line("make test", Enclosure.BUILD)
+        build = Line("make test", SandboxLevel.BUILD)
         make_hostile(jail, [build])
         found = sandbox_for("bubblewrap", [], jail.root)
         watch = Watch(jail, found)
-        await jail.run(jail.confined(found, Enclosure.SESSION), "tools/evil")
-        got_out = await watch.run(Line("true", Enclosure.READ_ONLY))
+        await jail.run(jail.sandbox(found, SandboxLevel.SESSION), "tools/evil")
+        got_out = await watch.run(Line("true", SandboxLevel.READ_ONLY))
     assert "changed home/w/copied" in got_out

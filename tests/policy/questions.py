@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from tiller_daemon.policy.rules import Verdict, decide
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_daemon.session.calls.command_paths import further_requirements
 from tiller_daemon.tools.commands.bash import BASH, BashArguments
 
@@ -47,7 +47,7 @@ def labelled(name: str) -> list[Labelled]:
 def default_verdict(text: str, workspace: Path) -> Verdict:
     """Return the verdict of the default configuration where a sandbox for builds is available."""
     requirements = BASH.requirements(BashArguments(text.replace("@W@", str(workspace))), workspace)
-    held = [structs.replace(need, loosest_unasked=Enclosure.BUILD) for need in requirements]
+    held = [structs.replace(need, loosest_unasked=SandboxLevel.BUILD) for need in requirements]
     return decide((*held, *further_requirements(held, workspace, lambda _: False)), (), "ask")
 
 
@@ -59,10 +59,10 @@ def asks(text: str, workspace: Path) -> bool:
 def is_contained(line: Labelled, workspace: Path) -> bool:
     """Whether a line that is not harmless asks, or runs where it can't do what its label says.
 
-    A build enclosure allows only changes in the workspace. Lines that need the network or protected
-    files must ask or run in the read-only enclosure.
+    A build level allows only changes in the workspace. Lines that need the network or protected
+    files must ask or run in the read-only sandbox.
     """
     verdict = default_verdict(line.text, workspace)
-    if verdict.action != "allow" or verdict.enclosure == Enclosure.READ_ONLY:
+    if verdict.action != "allow" or verdict.level == SandboxLevel.READ_ONLY:
         return True
-    return verdict.enclosure == Enclosure.BUILD and line.label not in ("network", "secret")
+    return verdict.level == SandboxLevel.BUILD and line.label not in ("network", "secret")

@@ -5,8 +5,8 @@ import pytest
 from policy.shell.command_lines import HONEST
 from tiller_daemon.policy.always import always_patterns
 from tiller_daemon.policy.rules import BUILT_IN
-from tiller_daemon.policy.shell.enclosures import judge_line
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.policy.shell.levels import judge_line
+from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_protocol.settings import Rule
 
 
@@ -61,7 +61,7 @@ def test_a_rule_for_an_interpreter_alone_is_not_offered(text):
     assert always_patterns(text) == ()
 
 
-@pytest.mark.parametrize("loosest_unasked", [Enclosure.BUILD, Enclosure.READ_ONLY, None])
+@pytest.mark.parametrize("loosest_unasked", [SandboxLevel.BUILD, SandboxLevel.READ_ONLY, None])
 def test_what_always_would_allow_allows_the_command(loosest_unasked):
     asks: list[str] = []
     for text in HONEST:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tiller_daemon.config import LastingRule
 from tiller_daemon.policy.rules import decide, denies_all, evaluate, grants
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_daemon.tools.base import Requirement
 from tiller_protocol.settings import Rule
 
@@ -60,7 +60,7 @@ def test_a_question_is_answered_and_everything_else_stays(subject, rules, grante
     assert after == ("allow" if before == "ask" and covered else before)
 
 
-@given(LINES, ABOUT_COMMANDS, GRANTED_COMMANDS, st.sampled_from([None, Enclosure.BUILD]))
+@given(LINES, ABOUT_COMMANDS, GRANTED_COMMANDS, st.sampled_from([None, SandboxLevel.BUILD]))
 def test_a_denied_command_line_stays_denied_and_an_allowed_one_allowed(
     line, rules, granted_rules, loosest_unasked
 ):
@@ -88,7 +88,7 @@ def test_a_granted_rule_for_commands_is_as_narrow_as_it_was_shown(line, action, 
         Rule("bash", "git push --force*", "deny"),
     ]
     grant = granted("bash", "git push *", kind)
-    requirement = Requirement("bash", (line,), kind="command", loosest_unasked=Enclosure.BUILD)
+    requirement = Requirement("bash", (line,), kind="command", loosest_unasked=SandboxLevel.BUILD)
     assert decide([requirement], [*rules, grant], "ask").action == action
 
 

@@ -1,7 +1,7 @@
 """Questions of the default configuration: how many are needless, and that none is missing (B38).
 
 What a line needs is said by people in `agent_commands.txt` and `script_lines.txt`; the figures are
-those of `scripts/soak/questions.py`. That enclosures hold what runs unasked is shown in
+those of `scripts/soak/questions.py`. That sandboxes hold what runs unasked is shown in
 `tests/e2e/test_unasked_lines.py`.
 """
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from policy.questions import Labelled, asks, default_verdict, is_contained, labelled
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.level import SandboxLevel
 
 AGENTS = labelled("agent_commands.txt")
 SCRIPTS = labelled("script_lines.txt")
@@ -47,15 +47,15 @@ def test_whatever_does_more_than_build_asks_or_is_held(tmp_path):
 def test_most_of_what_changes_files_asks_and_is_not_taken_for_a_build(tmp_path):
     writes = [one for one in AGENTS if one.label == "writes"]
     found = [default_verdict(one.text, tmp_path) for one in writes]
-    built = [one for one in found if one.action == "allow" and one.enclosure == Enclosure.BUILD]
+    built = [one for one in found if one.action == "allow" and one.level == SandboxLevel.BUILD]
     assert len(built) / len(writes) <= UNASKED_WRITES_MAX, [one.subject for one in built]
 
 
 def test_most_of_what_builds_may_write_its_products(tmp_path):
-    """The read-only enclosure would only make it fail."""
+    """The read-only sandbox would only make it fail."""
     works = [one for one in AGENTS if one.label == "works"]
-    found = [default_verdict(one.text, tmp_path).enclosure for one in works]
-    assert found.count(Enclosure.BUILD) / len(works) >= 0.9
+    found = [default_verdict(one.text, tmp_path).level for one in works]
+    assert found.count(SandboxLevel.BUILD) / len(works) >= 0.9
 
 
 def test_where_the_shell_already_is_is_no_other_place(tmp_path):

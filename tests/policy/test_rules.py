@@ -13,7 +13,7 @@ from tiller_daemon.policy.rules import (
     evaluate,
     patterns_for_always,
 )
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_daemon.tools.base import Requirement
 from tiller_protocol.settings import (
     Action,
@@ -30,7 +30,7 @@ RULES = st.lists(
 STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
 
 
-def command(text: str, loosest_unasked: Enclosure | None = Enclosure.BUILD) -> Requirement:
+def command(text: str, loosest_unasked: SandboxLevel | None = SandboxLevel.BUILD) -> Requirement:
     return Requirement("bash", (text,), kind="command", loosest_unasked=loosest_unasked)
 
 
@@ -142,8 +142,8 @@ def test_a_denial_finds_the_command_in_any_dress(spelling, around):
     assert decide([command(around.format(spelling))], rules, "always").action == "deny"
 
 
-@pytest.mark.parametrize("loosest_unasked", [None, Enclosure.READ_ONLY, Enclosure.BUILD])
-def test_a_denial_or_question_counts_whatever_can_be_enclosed(loosest_unasked):
+@pytest.mark.parametrize("loosest_unasked", [None, SandboxLevel.READ_ONLY, SandboxLevel.BUILD])
+def test_a_denial_or_question_counts_whatever_can_be_sandboxed(loosest_unasked):
     for action in ("ask", "deny"):
         need = command("ls | cat f", loosest_unasked)
         assert decide([need], [bash("cat *", action)], "ask").action == action
@@ -176,26 +176,26 @@ def test_a_reading_command_now_asks_where_nothing_can_hold_it_to_reading():
     )
 
 
-def test_a_reading_command_is_no_longer_asked_about_for_its_words_as_it_is_given_an_enclosure():
+def test_a_reading_command_is_no_longer_asked_about_for_its_words_as_it_is_given_an_sandbox():
     """What it names that is hidden there is asked about in `session.calls.command_paths`."""
     for text in ("cat .env", "head -1 < .env", "git show HEAD:.env", "ls .env"):
         verdict = decide([command(text)], [Rule("read", "*", "deny")], "ask")
-        assert (verdict.action, verdict.enclosure) == ("allow", Enclosure.READ_ONLY), text
+        assert (verdict.action, verdict.level) == ("allow", SandboxLevel.READ_ONLY), text
 
 
 def test_an_allowed_command_says_where_it_runs():
     rules = [bash("git push*", "allow")]
-    for text, enclosure in (
-        ("ls", Enclosure.READ_ONLY),
-        ("pytest", Enclosure.BUILD),
-        ("git push", Enclosure.SESSION),
+    for text, level in (
+        ("ls", SandboxLevel.READ_ONLY),
+        ("pytest", SandboxLevel.BUILD),
+        ("git push", SandboxLevel.SESSION),
     ):
-        assert decide([command(text)], rules, "ask").enclosure == enclosure
+        assert decide([command(text)], rules, "ask").level == level
 
 
 def test_consent_that_nobody_gave_is_for_the_session_and_never_for_outside():
     verdict = decide([command("rm x")], [], "always")
-    assert (verdict.action, verdict.enclosure) == ("allow", Enclosure.SESSION)
+    assert (verdict.action, verdict.level) == ("allow", SandboxLevel.SESSION)
 
 
 @given(PERMISSIONS, RULES, st.text(alphabet="ab", max_size=4))

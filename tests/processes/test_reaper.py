@@ -27,7 +27,7 @@ class Attempt:
         self.escape = Escape(place.workspace)
         self._place = place
         self._command = self.escape.command
-        self._confined = place.confined(mechanism) if mechanism else None
+        self._confined = place.sandbox(mechanism) if mechanism else None
         self.got_away = trio.Event()
         self.end: CommandEnd | None = None
 
@@ -48,7 +48,7 @@ class Attempt:
             variables={"PATH": os.environ["PATH"]},
             receive=receive,
             timeout_s=60,
-            confined=self._confined,
+            sandbox=self._confined,
         )
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from sandbox.test_quarantine import Runner
 from support.jail import SECRET, WHO, Jail, jail_of
-from tiller_daemon.sandbox.confinement import Confinement
-from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.sandbox.seatbelt import profile
+from tiller_daemon.sandbox.base import SandboxProfile
+from tiller_daemon.sandbox.level import SandboxLevel
+from tiller_daemon.sandbox.seatbelt import rules_for
 
-READ_ONLY: Final = Enclosure.READ_ONLY
+READ_ONLY: Final = SandboxLevel.READ_ONLY
 
 
 @pytest.fixture
@@ -75,8 +75,8 @@ async def test_commands_run_beside_a_protected_name_that_is_a_link(
     (jail.workspace / ".x.env").symlink_to(LINKS[name])
     before = jail.state()
     run = Runner(jail, who)
-    for enclosure in Enclosure.READ_ONLY, Enclosure.BUILD, Enclosure.SESSION:
-        told = await run.run("cat there/file && echo ran", enclosure)
+    for level in SandboxLevel.READ_ONLY, SandboxLevel.BUILD, SandboxLevel.SESSION:
+        told = await run.run("cat there/file && echo ran", level)
         assert told == ""
     assert jail.said.count("in itran\n") == 3, jail.said
     after = jail.state()
@@ -103,6 +103,8 @@ async def test_a_path_that_is_too_long_stops_no_command(jail: Jail) -> None:
 
 def test_the_profile_for_macos_keeps_directories_above_hidden_files_in_place() -> None:
     w = Path("/w")
-    text = profile(Confinement(w, writable=(w,), hidden=(w / "a/b/.env", Path("/elsewhere/x"))))
+    text = rules_for(
+        SandboxProfile(w, writable=(w,), hidden=(w / "a/b/.env", Path("/elsewhere/x")))
+    )
     pinned = [line for line in text.split("\n") if "file-write-unlink" in line]
     assert pinned == [f'(deny file-write-unlink (literal "/w/{name}"))' for name in ("a", "a/b")]

@@ -9,14 +9,14 @@ import pytest
 
 from support.jail import MECHANISMS, WHO, Jail, Mechanism, jail_of, sandbox_for
 from tiller_daemon.config import SandboxPolicy
-from tiller_daemon.sandbox.confinement import (
+from tiller_daemon.sandbox.base import (
     CommandSandbox,
-    Confinement,
     GitUse,
+    SandboxProfile,
     SandboxSearchResult,
 )
-from tiller_daemon.sandbox.confiner import Confiner
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.level import SandboxLevel
+from tiller_daemon.sandbox.sandboxes import Sandboxes
 from tiller_daemon.sandbox.scan import Scanner
 from tiller_daemon.sandbox.seatbelt import Seatbelt
 
@@ -58,15 +58,17 @@ def jail() -> Generator[Jail]:
 
 @pytest.mark.parametrize("who", WHO)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("enclosure", [Enclosure.READ_ONLY, Enclosure.BUILD, Enclosure.SESSION])
+@pytest.mark.parametrize(
+    "level", [SandboxLevel.READ_ONLY, SandboxLevel.BUILD, SandboxLevel.SESSION]
+)
 async def test_no_command_reads_a_secret_of_this_home_another_home_or_anywhere_else(
-    jail: Jail, mechanism: Mechanism, who: str, enclosure: Enclosure
+    jail: Jail, mechanism: Mechanism, who: str, level: SandboxLevel
 ) -> None:
     prefix = jail.as_user(who)
     found = sandbox_for(mechanism, prefix, jail.root)
-    confined = jail.confined(found, enclosure)
+    sandbox = jail.sandbox(found, level)
     await jail.run(
-        confined,
+        sandbox,
         'cd "$HOME"; for f in $(find . -type f) ../neighbour/notes ../neighbour/.ssh/id'
         ' ../data/set; do cat "$f"; done; cat "$HOME"/.bash_history "$HOME"/.config/*/*;'
         ' grep -r a-secret "$HOME"',
@@ -74,9 +76,9 @@ async def test_no_command_reads_a_secret_of_this_home_another_home_or_anywhere_e
     assert "a-secret" not in jail.said
 
 
-def made_in(home: Path, **environ: str) -> Confiner:
+def made_in(home: Path, **environ: str) -> Sandboxes:
     found = SandboxSearchResult(Seatbelt("/usr/bin/sandbox-exec"))
-    return Confiner(lambda: found, home, environ)
+    return Sandboxes(lambda: found, home, environ)
 
 
 OF_HOME: Final = {
@@ -113,12 +115,14 @@ def test_in_a_workspace_that_is_part_of_a_home_builds_ask_and_so_do_the_editing_
     (home / "to-home").symlink_to(".")
     place = home / OF_HOME[name]
     place.mkdir(parents=True, exist_ok=True)
-    confiner = made_in(home, PATH=f"/usr/bin:{home}/tools/bin")
-    assert confiner.problem_for_builds(place)
-    assert confiner.loosest_unasked(SandboxPolicy("workspace_write"), place) is Enclosure.READ_ONLY
-    assert confiner.is_executed(place, place.resolve() / "new")
-    assert not confiner.problem_for_builds(home / "work")
-    assert not confiner.is_executed(home / "work", home / "work" / "new")
+    sandboxes = made_in(home, PATH=f"/usr/bin:{home}/tools/bin")
+    assert sandboxes.problem_for_builds(place)
+    assert (
+        sandboxes.loosest_unasked(SandboxPolicy("workspace_write"), place) is SandboxLevel.READ_ONLY
+    )
+    assert sandboxes.is_executed(place, place.resolve() / "new")
+    assert not sandboxes.problem_for_builds(home / "work")
+    assert not sandboxes.is_executed(home / "work", home / "work" / "new")
 
 
 @pytest.mark.parametrize(
@@ -158,8 +162,8 @@ def test_beside_a_directory_of_path_only_parts_of_an_installation_are_seen(
     path = project / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
-    confiner = made_in(home, PATH=f"{project}/bin")
-    may = confiner.confinement(Enclosure.READ_ONLY, SandboxPolicy(), home / "work", tmp_path)
+    sandboxes = made_in(home, PATH=f"{project}/bin")
+    may = sandboxes.profile(SandboxLevel.READ_ONLY, SandboxPolicy(), home / "work", tmp_path)
     assert project / "bin" in may.visible
     assert any(map(path.is_relative_to, may.visible)) == is_shown
 
@@ -175,9 +179,9 @@ MONOREPO: Final = (
 
 
 @pytest.mark.parametrize("who", WHO)
-@pytest.mark.parametrize("enclosure", [Enclosure.READ_ONLY, Enclosure.BUILD])
+@pytest.mark.parametrize("level", [SandboxLevel.READ_ONLY, SandboxLevel.BUILD])
 async def test_below_the_top_of_a_repository_its_secrets_are_hidden_too(
-    jail: Jail, who: str, enclosure: Enclosure
+    jail: Jail, who: str, level: SandboxLevel
 ) -> None:
     top, place = jail.workspace, jail.workspace / "packages" / "app"
     place.mkdir(parents=True)
@@ -187,14 +191,14 @@ async def test_below_the_top_of_a_repository_its_secrets_are_hidden_too(
     prefix = jail.as_user(who)
     found = sandbox_for("bubblewrap", prefix, jail.root)
     with jail.eyes():
-        confiner = Confiner(lambda: found, jail.home, {}, private=(jail.runtime,))
-        assert confiner.shown_top(place) == top
+        sandboxes = Sandboxes(lambda: found, jail.home, {}, private=(jail.runtime,))
+        assert sandboxes.shown_top(place) == top
         scan = Scanner(top, lambda name: name.endswith((".env", ".pem"))).scan()
-        confined = confiner.confined(
-            enclosure, SandboxPolicy("workspace_write"), place, jail.spill,
+        sandbox = sandboxes.make(
+            level, SandboxPolicy("workspace_write"), place, jail.spill,
             found=scan, masked=scan.protected,
         )  # fmt: skip
-    await jail.run(confined, "\n".join(f"({line})" for line in MONOREPO), place=place)
+    await jail.run(sandbox, "\n".join(f"({line})" for line in MONOREPO), place=place)
     assert "KEY=hidden" not in jail.said
 
 
@@ -215,8 +219,8 @@ async def test_below_the_top_of_a_repository_only_git_changes_what_is_beside_the
     }
     for use, script in lines.items():
         assert (jail.workspace / "packages" / "other" / "file").read_text() == "one\n"
-        confined = jail.confined(found, Enclosure.SESSION, place=place, git_use=use)
-        await jail.run(confined, script, place=place)
+        sandbox = jail.sandbox(found, SandboxLevel.SESSION, place=place, git_use=use)
+        await jail.run(sandbox, script, place=place)
     assert not (jail.workspace / "packages" / "other").exists()
     assert jail.git("status", "--short", "--untracked-files=no") == ""
     assert not (jail.home / "x").exists()
@@ -227,14 +231,14 @@ async def test_allowed_commands_have_compiler_caches_unless_they_see_a_place_wit
 ) -> None:
     found = sandbox_for("bubblewrap", [], jail.root)
     script = 'echo x >"$HOME/.cache/go-build/made"'
-    for enclosure in (Enclosure.SESSION, Enclosure.BUILD):
-        assert await jail.run(jail.confined(found, enclosure), script) == 0
+    for level in (SandboxLevel.SESSION, SandboxLevel.BUILD):
+        assert await jail.run(jail.sandbox(found, level), script) == 0
     (jail.home / ".cache").mkdir(exist_ok=True)
     policy = SandboxPolicy("workspace_write", readable=(str(jail.home / ".cache"),))
-    confiner = Confiner(lambda: found, jail.home, {}, private=(jail.runtime,))
-    for enclosure in (Enclosure.SESSION, Enclosure.BUILD):
-        confined = confiner.confined(enclosure, policy, jail.workspace, jail.spill)
-        assert await jail.run(confined, "echo ran") == 0
+    sandboxes = Sandboxes(lambda: found, jail.home, {}, private=(jail.runtime,))
+    for level in (SandboxLevel.SESSION, SandboxLevel.BUILD):
+        sandbox = sandboxes.make(level, policy, jail.workspace, jail.spill)
+        assert await jail.run(sandbox, "echo ran") == 0
     assert jail.said == "ran\nran\n"
     assert not (jail.home / ".cache" / "go-build").exists()
 
@@ -244,8 +248,8 @@ async def test_npm_has_a_cache_of_its_own_to_download_with(jail: Jail) -> None:
     found = sandbox_for("bubblewrap", [], jail.root)
     script = 'ls "$HOME/.npm/_cacache"; echo x >"$HOME/.npm/_cacache/made"'
     for network in (True, True, False):
-        confined = jail.confined(found, Enclosure.SESSION, network=network)
-        assert (await jail.run(confined, script) == 0) == network
+        sandbox = jail.sandbox(found, SandboxLevel.SESSION, network=network)
+        assert (await jail.run(sandbox, script) == 0) == network
     assert jail.said.startswith("made\n")
     assert list((jail.home / ".npm" / "_cacache").iterdir()) == []
 
@@ -269,13 +273,13 @@ def test_what_a_command_missed_is_known_by_its_output(
     jail: Jail, output: str, missed: str | None
 ) -> None:
     (jail.home / ".npm" / "_logs").mkdir(parents=True)
-    may = Confinement(
+    may = SandboxProfile(
         jail.workspace, visible=(Path("/usr"),), writable=(jail.workspace,),
         hidden=(jail.home / ".ssh",),
     )  # fmt: skip
-    confined = CommandSandbox(Seatbelt("x"), may, Enclosure.BUILD, [])
+    sandbox = CommandSandbox(Seatbelt("x"), may, SandboxLevel.BUILD, [])
     wanted = jail.root / missed if missed else None
-    assert confined.missed(output.format(jail.root)) == wanted
+    assert sandbox.missed(output.format(jail.root)) == wanted
 
 
 HARD_LINKED: Final = (
@@ -287,20 +291,20 @@ HARD_LINKED: Final = (
 
 @pytest.mark.parametrize("name", HARD_LINKED)
 def test_where_a_protected_file_has_another_name_builds_ask(jail: Jail, name: str) -> None:
-    confiner = made_in(jail.home)
+    sandboxes = made_in(jail.home)
     path = jail.workspace / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
-    assert confiner.problem_for_builds(jail.workspace) == ""
+    assert sandboxes.problem_for_builds(jail.workspace) == ""
     (jail.workspace / "other").hardlink_to(path)
-    assert "hard link" in confiner.problem_for_builds(jail.workspace)
+    assert "hard link" in sandboxes.problem_for_builds(jail.workspace)
 
 
 def test_a_common_directory_in_the_workspace_is_protected(jail: Jail) -> None:
     common = jail.workspace / "stored"
     subprocess.run(["git", "init", "-q", "--bare", common], check=True)
     (jail.workspace / ".git" / "commondir").write_text("../stored\n")
-    may = made_in(jail.home).confinement(
-        Enclosure.BUILD, SandboxPolicy(), jail.workspace, jail.spill
+    may = made_in(jail.home).profile(
+        SandboxLevel.BUILD, SandboxPolicy(), jail.workspace, jail.spill
     )
     assert common in may.read_only

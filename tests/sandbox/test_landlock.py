@@ -1,6 +1,6 @@
 """Landlock's launcher and filter: that they fail closed, and know both architectures.
 
-That they are enforced is shown in `test_enclosures`.
+That they are enforced is shown in `test_levels`.
 """
 
 import os
@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 from tiller_daemon.config import SandboxPolicy
-from tiller_daemon.sandbox.confinement import (
-    Confinement,
+from tiller_daemon.sandbox.base import (
+    SandboxProfile,
     SandboxSearchResult,
 )
-from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.detect import try_out_landlock
-from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.landlock import LAUNCHER, Landlock
 from tiller_daemon.sandbox.launcher import Restrictions, version
+from tiller_daemon.sandbox.level import SandboxLevel
+from tiller_daemon.sandbox.sandboxes import Sandboxes
 from tiller_daemon.sandbox.seccomp import (
     filter_in_namespaces,
     filter_without_namespaces,
@@ -211,11 +211,11 @@ def test_a_landlock_that_does_not_deny_is_no_sandbox(tmp_path: Path, attempt: st
 def test_by_landlock_every_command_that_writes_is_asked_about(tmp_path: Path) -> None:
     """It can't keep some files of a directory from being written, such as those of `.git`."""
     found = SandboxSearchResult(Landlock())
-    confiner = Confiner(lambda: found, tmp_path, {})
-    assert confiner.loosest_unasked(SandboxPolicy(), tmp_path) is Enclosure.READ_ONLY
-    assert confiner.must_ask(SandboxPolicy())
-    assert not confiner.must_ask(SandboxPolicy("read_only"))
-    assert not confiner.must_ask(SandboxPolicy("full_access"))
+    sandboxes = Sandboxes(lambda: found, tmp_path, {})
+    assert sandboxes.loosest_unasked(SandboxPolicy(), tmp_path) is SandboxLevel.READ_ONLY
+    assert sandboxes.must_ask(SandboxPolicy())
+    assert not sandboxes.must_ask(SandboxPolicy("read_only"))
+    assert not sandboxes.must_ask(SandboxPolicy("full_access"))
 
 
 @needs_landlock
@@ -226,14 +226,14 @@ def test_around_what_is_hidden_nothing_new_can_be_made_or_read(tmp_path: Path) -
         (root / name).mkdir(parents=True)
         (root / name / "x").write_text(name)
     (root / "link").symlink_to("secret")
-    may = Confinement(
+    may = SandboxProfile(
         root, writable=(root,), hidden=(root / "secret", root / "b" / "secret"),
         shown=(root / "b" / "secret",),
     )  # fmt: skip
     script = "cat a/x secret/x link/x b/secret/x; echo y >a/y; echo y >new; ls; echo y >b/secret/x"
-    with Landlock().wrap(["sh", "-c", script], may) as enclosed:
+    with Landlock().wrap(["sh", "-c", script], may) as wrapped:
         done = subprocess.run(
-            enclosed.arguments, cwd=root, capture_output=True, check=False, text=True
+            wrapped.arguments, cwd=root, capture_output=True, check=False, text=True
         )
     assert done.stdout == "ab/secret"
     assert (root / "a" / "y").exists()
@@ -246,9 +246,9 @@ def test_around_what_is_hidden_nothing_new_can_be_made_or_read(tmp_path: Path) -
 def test_root_loses_what_would_undo_the_sandbox() -> None:
     with Landlock().wrap(
         ["grep", "-E", "Cap(Eff|Prm|Bnd|Amb)", "/proc/self/status"],
-        Confinement(Path("/"), writable=(Path("/nonexistent"),)),
-    ) as enclosed:
-        done = subprocess.run(enclosed.arguments, capture_output=True, check=True, text=True)
+        SandboxProfile(Path("/"), writable=(Path("/nonexistent"),)),
+    ) as wrapped:
+        done = subprocess.run(wrapped.arguments, capture_output=True, check=True, text=True)
     kept = {line.split()[1] for line in done.stdout.splitlines()}
     assert kept == {"00000000000000cb", "0000000000000000"}
 

@@ -10,12 +10,12 @@ import pytest
 
 from sandbox.test_quarantine import Runner
 from support.jail import NOTES, SECRET, WHO, Jail, jail_of
-from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.git_repository import EXECUTED
+from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_daemon.sandbox.quarantine import Watch, finish_abandoned, quarantine
 from tiller_daemon.sandbox.scan import Scanner
 
-BUILD, READ_ONLY, SESSION = Enclosure.BUILD, Enclosure.READ_ONLY, Enclosure.SESSION
+BUILD, READ_ONLY, SESSION = SandboxLevel.BUILD, SandboxLevel.READ_ONLY, SandboxLevel.SESSION
 
 
 @pytest.fixture
@@ -50,14 +50,14 @@ async def test_no_setting_of_a_repository_shows_a_command_anything(
     (jail.workspace / "x").symlink_to("..")
     jail.git("config", key, value.format(home=jail.home))
     run = Runner(jail, who)
-    for enclosure in (READ_ONLY, BUILD, SESSION):
+    for level in (READ_ONLY, BUILD, SESSION):
         await run.run(
             'cat "$HOME"/.ssh/id "$HOME"/.netrc "$HOME"/.aws/credentials "$HOME"/other/notes;'
             " cat x/.ssh/id x/.netrc; grep -r . ../.ssh ../other",
-            enclosure,
+            level,
         )
-        if enclosure is not SESSION:
-            await run.run("cat .env", enclosure)
+        if level is not SESSION:
+            await run.run("cat .env", level)
     assert SECRET not in jail.said
     assert NOTES not in jail.said
     assert "what-rules-protect" not in jail.said
@@ -89,11 +89,11 @@ async def test_no_gitlink_behind_a_link_opens_what_is_outside(
     before = jail.state()
     target = target.format(home=jail.home)
     await run.run(f"mkdir -p $(dirname {link}); ln -s {target} {link}")
-    for enclosure in (BUILD, SESSION):
+    for level in (BUILD, SESSION):
         await run.run(
             f'echo evil >>"$HOME/.bashrc"; echo evil >>{link}/.bashrc; mkdir {link}/made;'
             f' cat {link}/.ssh/id {link}/id "$HOME/.ssh/id" {link}/notes',
-            enclosure,
+            level,
         )
     after = jail.state()
     changed = {path for path in {*before, *after} if before.get(path) != after.get(path)}

@@ -14,10 +14,10 @@ import pytest
 
 from support.jail import WHO, Jail, jail_of, sandbox_for
 from tiller_daemon.config import SandboxPolicy
-from tiller_daemon.sandbox.confinement import CommandSandbox, GitUse
-from tiller_daemon.sandbox.confiner import Confiner
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.base import CommandSandbox, GitUse
+from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_daemon.sandbox.quarantine import Watch, finish_abandoned, put_aside, quarantine
+from tiller_daemon.sandbox.sandboxes import Sandboxes
 from tiller_daemon.sandbox.scan import Scanner
 
 
@@ -38,32 +38,32 @@ class Runner:
         self.records = jail.runtime / "quarantine"
         self.git_use: GitUse = "data"
 
-    async def run(self, script: str, enclosure: Enclosure = Enclosure.BUILD) -> str:
+    async def run(self, script: str, level: SandboxLevel = SandboxLevel.BUILD) -> str:
         """Run a script; return what the user is told."""
         with self.jail.eyes():
             before = self._scanner.scan()
-            confined = self._confined(enclosure, before)
-        await self.jail.run(confined, script)
-        return " ".join(confined.notices)
+            sandbox = self._confined(level, before)
+        await self.jail.run(sandbox, script)
+        return " ".join(sandbox.notices)
 
-    def _confined(self, enclosure: Enclosure, before: object) -> CommandSandbox:
+    def _confined(self, level: SandboxLevel, before: object) -> CommandSandbox:
         found = self._scanner.scan()
-        confiner = Confiner(
+        sandboxes = Sandboxes(
             lambda: self._found, self.jail.home, {}, private=(self.jail.runtime,),
             records=self.records,
         )  # fmt: skip
-        confined = confiner.confined(
-            enclosure,
+        sandbox = sandboxes.make(
+            level,
             SandboxPolicy("workspace_write"),
             self.workspace,
             self.jail.spill,
             found=found,
             masked=(*found.protected, *found.closed),
-            git_use=self.git_use if enclosure is Enclosure.SESSION else "",
+            git_use=self.git_use if level is SandboxLevel.SESSION else "",
             find_nested=lambda: self._scanner.scan_again(found),
         )
-        assert confined
-        guard = confined.guard
+        assert sandbox
+        guard = sandbox.guard
 
         @contextmanager
         def as_user(report: Callable[[str], None]) -> Generator[None]:
@@ -74,7 +74,7 @@ class Runner:
                 with self.jail.eyes():
                     stack.close()
 
-        return confined._replace(guard=as_user)
+        return sandbox._replace(guard=as_user)
 
     def git(self, *arguments: str, directory: Path | None = None) -> None:
         """Run git as the user does afterwards, which executes what is planted."""
@@ -236,7 +236,7 @@ async def test_what_an_approved_git_command_leaves_in_a_git_directory_is_data(
 ) -> None:
     run = runner(who)
     before = _outside(jail)
-    told = await run.run(OF_GIT[name], Enclosure.SESSION)
+    told = await run.run(OF_GIT[name], SandboxLevel.SESSION)
     found = (jail.workspace / ".git").rglob("*")
     odd = [path for path in found if path.is_symlink() or not (path.is_file() or path.is_dir())]
     assert [path for path in odd if ".disabled" not in str(path)] == [], told
@@ -275,7 +275,7 @@ async def test_what_a_commit_contains_is_checked_out_and_a_commit_itself_changes
     assert (jail.workspace / ".vscode" / "tasks.json").read_text() == "committed\n"
 
 
-SESSION: Final = Enclosure.SESSION
+SESSION: Final = SandboxLevel.SESSION
 
 
 async def test_an_index_that_would_write_hooks_is_put_aside(
@@ -292,7 +292,7 @@ async def test_an_index_that_would_write_hooks_is_put_aside(
         "index.write_bytes(body + hashlib.sha1(body).digest())\n"
         "E\n"
     )
-    told = await run.run(script, Enclosure.SESSION)
+    told = await run.run(script, SandboxLevel.SESSION)
     assert "index" in told
     run.git("checkout", "--", ".")
     run.git("restore", ".")
@@ -307,11 +307,11 @@ async def test_closing_a_directory_reveals_no_secret_to_the_next_command(
         (jail.workspace / name).write_text("what-rules-protect")
     run = runner(WHO[-1])
     await run.run("chmod 311 config nested; mkdir -p x; mv config x/ 2>/dev/null")
-    for enclosure in (Enclosure.READ_ONLY, Enclosure.BUILD):
+    for level in (SandboxLevel.READ_ONLY, SandboxLevel.BUILD):
         await run.run(
             "chmod -R 755 config* nested* x*; cat */a.env */b.env config/a.env nested/b.env"
             " */*/a.env; git config --file nested/.git/config core.fsmonitor evil",
-            enclosure,
+            level,
         )
     assert "what-rules-protect" not in jail.said
     (config,) = jail.workspace.glob("nested*/.git/config")

@@ -1,6 +1,6 @@
-"""What a sandbox must enforce: confinements, bubblewrap's options, the profile for macOS.
+"""What a sandbox must enforce: profiles, bubblewrap's options, the profile for macOS.
 
-That it is enforced is shown in `test_enclosures`.
+That it is enforced is shown in `test_levels`.
 """
 
 import os
@@ -18,18 +18,18 @@ from support.daemon import gone, marked
 from support.jail import jail_of
 from support.sandboxes import eyes_of_ordinary_user
 from tiller_daemon.config import SandboxPolicy
-from tiller_daemon.sandbox.bubblewrap import Bubblewrap, options
-from tiller_daemon.sandbox.confinement import (
+from tiller_daemon.sandbox.base import (
     CommandSandbox,
-    Confinement,
+    SandboxProfile,
     SandboxSearchResult,
     strictest,
 )
-from tiller_daemon.sandbox.confiner import Confiner
+from tiller_daemon.sandbox.bubblewrap import Bubblewrap, options
 from tiller_daemon.sandbox.detect import bubblewrap_program, find_sandbox, try_out
-from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.known_paths import is_protected
-from tiller_daemon.sandbox.seatbelt import Seatbelt, profile
+from tiller_daemon.sandbox.level import SandboxLevel
+from tiller_daemon.sandbox.sandboxes import Sandboxes
+from tiller_daemon.sandbox.seatbelt import Seatbelt, rules_for
 from tiller_daemon.sandbox_setup import configuration_places
 from tiller_protocol.settings import SandboxMode
 
@@ -46,26 +46,26 @@ def home(tmp_path: Path) -> Path:
     return home
 
 
-def confiner(home: Path, **fields: object) -> Confiner:
+def sandboxes(home: Path, **fields: object) -> Sandboxes:
     found = SandboxSearchResult(Seatbelt("/usr/bin/sandbox-exec"))
     given = {"private": (home / "state",), **fields}
-    return Confiner(lambda: found, home, {}, **given)
+    return Sandboxes(lambda: found, home, {}, **given)
 
 
-def confinement(
+def profile(
     home: Path,
     policy: SandboxPolicy,
-    enclosure: Enclosure = Enclosure.BUILD,
+    level: SandboxLevel = SandboxLevel.BUILD,
     **fields: object,
-) -> Confinement:
+) -> SandboxProfile:
     shown = home / "state" / "spill" / "s1"
-    found = confiner(home, **fields).confined(enclosure, policy, home / "work", shown)
+    found = sandboxes(home, **fields).make(level, policy, home / "work", shown)
     assert found
-    return found.confinement
+    return found.profile
 
 
 def test_secrets_and_the_daemons_own_are_hidden_but_for_what_is_shown(home: Path) -> None:
-    found = confinement(home, SandboxPolicy())
+    found = profile(home, SandboxPolicy())
     names = {home / name for name in (".ssh", ".config/gh", ".netrc", "state")}
     assert names <= set(found.hidden)
     assert home / "state" / "spill" / "s1" in found.shown
@@ -75,22 +75,22 @@ def test_what_the_user_names_as_readable_is_not_hidden_but_the_daemons_own_stays
     home: Path,
 ) -> None:
     policy = SandboxPolicy(readable=(str(home / ".ssh"), str(home / "state")))
-    found = confinement(home, policy)
+    found = profile(home, policy)
     assert home / ".ssh" not in found.hidden
     assert home / "state" in found.hidden
 
 
 def test_a_hidden_name_that_is_a_link_hides_where_it_leads(home: Path) -> None:
     (home / ".aws").symlink_to(home / "cache")
-    assert home / "cache" in confinement(home, SandboxPolicy()).hidden
+    assert home / "cache" in profile(home, SandboxPolicy()).hidden
 
 
 def test_a_command_sees_nothing_outside_the_workspace_but_programs_and_what_is_named(
     home: Path,
 ) -> None:
     policy = SandboxPolicy(readable=(str(home / "cache"),))
-    for enclosure in (Enclosure.READ_ONLY, Enclosure.BUILD, Enclosure.SESSION):
-        visible = confinement(home, policy, enclosure).visible
+    for level in (SandboxLevel.READ_ONLY, SandboxLevel.BUILD, SandboxLevel.SESSION):
+        visible = profile(home, policy, level).visible
         assert Path("/usr") in visible
         assert home / "cache" in visible
         assert not {home, *home.parents, home / "state", Path("/run"), Path("/var")} & {*visible}
@@ -98,33 +98,33 @@ def test_a_command_sees_nothing_outside_the_workspace_but_programs_and_what_is_n
 
 def test_in_workspace_write_only_what_is_named_can_be_written(home: Path) -> None:
     policy = SandboxPolicy(writable=(str(home / "cache"), str(home / "missing")))
-    found = confinement(home, policy)
+    found = profile(home, policy)
     assert found.writable == (home / "work", home / "cache")
-    assert confinement(home, SandboxPolicy("read_only")).writable == ()
+    assert profile(home, SandboxPolicy("read_only")).writable == ()
 
 
 def test_a_command_can_not_make_a_writable_place_of_a_link(home: Path) -> None:
     """What is named and lies in a writable place may be what a command before has made of it."""
     (home / "work" / "cache").symlink_to(home / ".ssh")
     policy = SandboxPolicy(writable=(str(home / "work" / "cache"),))
-    assert confinement(home, policy).writable == (home / "work",)
+    assert profile(home, policy).writable == (home / "work",)
 
 
 def test_the_whole_file_system_is_never_writable_but_by_full_access(home: Path) -> None:
-    made = confiner(home)
-    found = made.confinement(Enclosure.SESSION, SandboxPolicy(), Path("/"), NO_PLACE)
+    made = sandboxes(home)
+    found = made.profile(SandboxLevel.SESSION, SandboxPolicy(), Path("/"), NO_PLACE)
     assert found.writable == ()
 
 
 def test_where_the_home_is_in_the_workspace_only_reading_is_unasked(home: Path) -> None:
     policy = SandboxPolicy()
-    made = confiner(home)
-    assert made.loosest_unasked(policy, home / "work") is Enclosure.BUILD
+    made = sandboxes(home)
+    assert made.loosest_unasked(policy, home / "work") is SandboxLevel.BUILD
     for workspace in (home, home.parent, Path("/")):
-        assert made.loosest_unasked(policy, workspace) is Enclosure.READ_ONLY
+        assert made.loosest_unasked(policy, workspace) is SandboxLevel.READ_ONLY
     link = home.parent / "link"
     link.symlink_to(home)
-    assert made.loosest_unasked(policy, link) is Enclosure.READ_ONLY
+    assert made.loosest_unasked(policy, link) is SandboxLevel.READ_ONLY
 
 
 def test_a_configuration_that_links_into_the_workspace_is_not_written(home: Path) -> None:
@@ -134,9 +134,9 @@ def test_a_configuration_that_links_into_the_workspace_is_not_written(home: Path
     for name in ("config.toml", "agents"):
         (home / "config" / name).symlink_to(home / "work" / name)
     places = partial(configuration_places, home / "config")
-    made = confinement(home, SandboxPolicy(), protected=lambda: tuple(places()))
+    made = profile(home, SandboxPolicy(), protected=lambda: tuple(places()))
     assert {home / "work" / "config.toml", home / "work" / "agents"} <= {*made.read_only}
-    own = confiner(home, protected=lambda: tuple(places()))
+    own = sandboxes(home, protected=lambda: tuple(places()))
     assert own.is_own(home / "work" / "agents" / "x.md")
     assert own.is_own(home / "state" / "token")
     assert not own.is_own(home / "work" / "src")
@@ -156,32 +156,32 @@ def test_what_a_users_programs_execute_is_protected(path, protected):
 
 def test_only_a_git_command_that_a_person_allowed_writes_to_git_directories(home: Path) -> None:
     git = home / "work" / ".git"
-    for enclosure in (Enclosure.BUILD, Enclosure.SESSION):
-        found = confinement(home, SandboxPolicy(), enclosure)
+    for level in (SandboxLevel.BUILD, SandboxLevel.SESSION):
+        found = profile(home, SandboxPolicy(), level)
         assert git in found.read_only
         assert found.git == ()
-    made = confiner(home).confined(
-        Enclosure.SESSION, SandboxPolicy(), home / "work", NO_PLACE, git_use="data"
+    made = sandboxes(home).make(
+        SandboxLevel.SESSION, SandboxPolicy(), home / "work", NO_PLACE, git_use="data"
     )
     assert made
-    assert git not in made.confinement.read_only
-    assert {git / "hooks", git / "config"} <= set(made.confinement.read_only)
-    assert made.confinement.git == (git,)
-    limited = confiner(home).confined(
-        Enclosure.SESSION, SandboxPolicy(), home / "work", NO_PLACE, git_use="data", scope=()
+    assert git not in made.profile.read_only
+    assert {git / "hooks", git / "config"} <= set(made.profile.read_only)
+    assert made.profile.git == (git,)
+    limited = sandboxes(home).make(
+        SandboxLevel.SESSION, SandboxPolicy(), home / "work", NO_PLACE, git_use="data", scope=()
     )
     assert limited
-    assert limited.confinement.git == ()
+    assert limited.profile.git == ()
 
 
 def test_only_the_session_itself_has_the_network_that_its_policy_gives_it(home: Path) -> None:
-    for enclosure in (Enclosure.READ_ONLY, Enclosure.BUILD, Enclosure.SESSION):
-        found = confinement(home, SandboxPolicy(network=True), enclosure)
-        assert found.network == (enclosure is Enclosure.SESSION)
+    for level in (SandboxLevel.READ_ONLY, SandboxLevel.BUILD, SandboxLevel.SESSION):
+        found = profile(home, SandboxPolicy(network=True), level)
+        assert found.network == (level is SandboxLevel.SESSION)
 
 
 def test_what_only_reads_sees_the_workspace_and_nothing_else_of_the_home(home: Path) -> None:
-    found = confinement(home, SandboxPolicy(), Enclosure.READ_ONLY)
+    found = profile(home, SandboxPolicy(), SandboxLevel.READ_ONLY)
     assert not [path for path in found.visible if path.is_relative_to(home / "cache")]
     assert home not in found.visible
     assert found.workspace == home / "work"
@@ -198,7 +198,7 @@ def test_bubblewrap_is_told_parents_before_children(
 ) -> None:
     inner = home / "work" / "a" / "b"
     inner.mkdir(parents=True)
-    may = structs.replace(confinement(home, SandboxPolicy()), read_only=(inner,))
+    may = structs.replace(profile(home, SandboxPolicy()), read_only=(inner,))
     found = options(may, root=False)
     targets = [
         found[i + 2] if word != "--tmpfs" else found[i + 1]
@@ -213,7 +213,7 @@ def test_bubblewrap_is_told_parents_before_children(
 
 
 def test_network_and_capabilities_follow_the_policy_and_the_user(home: Path) -> None:
-    session = confinement(home, SandboxPolicy(network=True), Enclosure.SESSION)
+    session = profile(home, SandboxPolicy(network=True), SandboxLevel.SESSION)
     found = options(session, root=True)
     assert "--unshare-net" not in found
     assert found[found.index("--cap-drop") + 1] == "ALL"
@@ -222,7 +222,7 @@ def test_network_and_capabilities_follow_the_policy_and_the_user(home: Path) -> 
 
 def test_a_socket_in_a_directory_that_the_user_can_not_enter_stops_no_command() -> None:
     with jail_of() as jail:
-        sock, held = str(jail.out / "agent.sock"), Confinement(jail.workspace)
+        sock, held = str(jail.out / "agent.sock"), SandboxProfile(jail.workspace)
         with Bubblewrap("bwrap").wrap(["true"], held) as wrapped:
             assert sock in wrapped.arguments
         jail.out.chmod(0)
@@ -232,7 +232,7 @@ def test_a_socket_in_a_directory_that_the_user_can_not_enter_stops_no_command() 
 
 
 def test_the_profile_for_macos_denies_writing_before_it_allows_some(home: Path) -> None:
-    text = profile(confinement(home, SandboxPolicy()))
+    text = rules_for(profile(home, SandboxPolicy()))
     lines = text.splitlines()
     work = home / "work"
 
@@ -258,21 +258,21 @@ def test_the_profile_for_macos_takes_a_path_as_text_and_hides_sockets_when_there
 ) -> None:
     (odd := home / 'a"b\\c').mkdir()
     policy = SandboxPolicy(network=True, writable=(str(odd),))
-    text = profile(confinement(home, policy, Enclosure.SESSION))
+    text = rules_for(profile(home, policy, SandboxLevel.SESSION))
     assert f'(deny file-write* (subpath "{home}/work/.git"))' in text
     assert '/a\\"b\\\\c"' in text
     assert "(deny network*)" not in text
     assert f'(deny network-outbound (subpath "{home}/state"))' in text
-    reads = profile(confinement(home, SandboxPolicy("read_only")))
+    reads = rules_for(profile(home, SandboxPolicy("read_only")))
     assert f'allow file-write* (subpath "{home}/work' not in reads
     assert '(deny file-read* (subpath "/Users"))' in reads
 
 
 def test_sandbox_exec_gets_the_profile_and_the_command(home: Path) -> None:
-    may = confinement(home, SandboxPolicy())
-    with Seatbelt("/usr/bin/sandbox-exec").wrap(["ls", "-l"], may) as enclosed:
-        assert enclosed.arguments[:3] == ("/usr/bin/sandbox-exec", "-p", profile(may))
-        assert enclosed.arguments[-2:] == ("ls", "-l")
+    may = profile(home, SandboxPolicy())
+    with Seatbelt("/usr/bin/sandbox-exec").wrap(["ls", "-l"], may) as wrapped:
+        assert wrapped.arguments[:3] == ("/usr/bin/sandbox-exec", "-p", rules_for(may))
+        assert wrapped.arguments[-2:] == ("ls", "-l")
 
 
 @pytest.mark.parametrize(
@@ -359,10 +359,10 @@ def test_a_sandbox_is_looked_for_once() -> None:
         looked.append(1)
         return SandboxSearchResult(None, "no")
 
-    made = Confiner(find, NO_PLACE, {})
+    made = Sandboxes(find, NO_PLACE, {})
     assert made.must_ask(SandboxPolicy())
     assert made.must_ask(SandboxPolicy("read_only"))
-    assert made.confined(Enclosure.SESSION, SandboxPolicy(), NO_PLACE, NO_PLACE) is None
+    assert made.make(SandboxLevel.SESSION, SandboxPolicy(), NO_PLACE, NO_PLACE) is None
     assert made.loosest_unasked(SandboxPolicy(), NO_PLACE) is None
     assert looked == [1]
 
@@ -371,7 +371,7 @@ def test_full_access_asks_for_nothing_and_looks_for_no_sandbox() -> None:
     def find() -> SandboxSearchResult:
         raise AssertionError
 
-    assert not Confiner(find, NO_PLACE, {}).must_ask(SandboxPolicy("full_access"))
+    assert not Sandboxes(find, NO_PLACE, {}).must_ask(SandboxPolicy("full_access"))
 
 
 @pytest.mark.parametrize(
@@ -391,14 +391,12 @@ def test_a_failure_that_looks_like_the_sandboxs_is_explained(
     output: str,
     is_shown: bool,  # noqa: FBT001
 ) -> None:
-    confined = CommandSandbox(
-        Seatbelt("x"), confinement(home, SandboxPolicy()), Enclosure.BUILD, []
-    )
-    assert confined.was_denied(1, f"first\n{output}\nlast") == (output if is_shown else "")
-    assert confined.was_denied(0, output) == ""
-    inside = f"ENOENT: no such file or directory, mkdir '{confined.confinement.workspace}/x/y'"
-    assert confined.was_denied(1, inside) == ""
-    assert "no network" in confined.explain()
+    sandbox = CommandSandbox(Seatbelt("x"), profile(home, SandboxPolicy()), SandboxLevel.BUILD, [])
+    assert sandbox.was_denied(1, f"first\n{output}\nlast") == (output if is_shown else "")
+    assert sandbox.was_denied(0, output) == ""
+    inside = f"ENOENT: no such file or directory, mkdir '{sandbox.profile.workspace}/x/y'"
+    assert sandbox.was_denied(1, inside) == ""
+    assert "no network" in sandbox.explain()
 
 
 @pytest.mark.parametrize(
@@ -416,63 +414,61 @@ def test_with_a_network_its_failures_are_not_the_sandboxs_but_hidden_logins_are(
     output: str,
     is_shown: bool,  # noqa: FBT001
 ) -> None:
-    held = confinement(home, SandboxPolicy(network=True), Enclosure.SESSION)
-    confined = CommandSandbox(Seatbelt("x"), held, Enclosure.SESSION, [])
+    held = profile(home, SandboxPolicy(network=True), SandboxLevel.SESSION)
+    sandbox = CommandSandbox(Seatbelt("x"), held, SandboxLevel.SESSION, [])
     last = output.rpartition("\n")[2]
-    assert confined.was_denied(1, output) == (last if is_shown else "")
-    assert confined.was_denied(0, output) == ""
+    assert sandbox.was_denied(1, output) == (last if is_shown else "")
+    assert sandbox.was_denied(0, output) == ""
 
 
-@pytest.mark.parametrize("enclosure", list(Enclosure))
+@pytest.mark.parametrize("level", list(SandboxLevel))
 @pytest.mark.parametrize("mode", get_args(SandboxMode))
 def test_a_permitted_network_opens_nothing_else_and_never_where_nothing_can_be_written(
-    home: Path, enclosure: Enclosure, mode: SandboxMode
+    home: Path, level: SandboxLevel, mode: SandboxMode
 ) -> None:
     spill, policy = home / "state" / "spill" / "s1", SandboxPolicy(mode)
-    made = confiner(home)
+    made = sandboxes(home)
     closed, opened = (
-        made.confined(enclosure, policy, home / "work", spill, network=network)
-        for network in (False, True)
+        made.make(level, policy, home / "work", spill, network=network) for network in (False, True)
     )
     if closed is None or opened is None:
         assert closed is opened
         return
-    expected = closed.confinement.writes
-    assert not closed.confinement.network
-    caches = opened.confinement.caches
-    assert opened.confinement == structs.replace(
-        closed.confinement, network=expected, caches=caches
-    )
+    expected = closed.profile.writes
+    assert not closed.profile.network
+    caches = opened.profile.caches
+    assert opened.profile == structs.replace(closed.profile, network=expected, caches=caches)
     assert all(place.is_relative_to(spill) for _, place in caches)
 
 
-@pytest.mark.parametrize("enclosure", list(Enclosure))
+@pytest.mark.parametrize("level", list(SandboxLevel))
 @pytest.mark.parametrize("mode", get_args(SandboxMode))
 @pytest.mark.parametrize("limited", [False, True])
 def test_whether_there_is_a_sandbox_is_known_before_the_workspace_is_scanned(
     home: Path,
-    enclosure: Enclosure,
+    level: SandboxLevel,
     mode: SandboxMode,
     limited: bool,  # noqa: FBT001
 ) -> None:
     work, spill, policy = home / "work", home / "state" / "spill" / "s1", SandboxPolicy(mode)
     taken = (work / "src",) if limited else ()
-    for made in (confiner(home), Confiner(lambda: SandboxSearchResult(None, "no"), home, {})):
-        confined = made.confined(enclosure, policy, work, spill, taken=taken)
-        assert made.holds(enclosure, policy, limited=limited) == (confined is not None)
-    outside = Enclosure.SESSION if mode == "full_access" and not limited else Enclosure.OUTSIDE
-    assert confiner(home).holds(enclosure, policy, limited=limited) == (enclosure < outside)
+    for made in (sandboxes(home), Sandboxes(lambda: SandboxSearchResult(None, "no"), home, {})):
+        sandbox = made.make(level, policy, work, spill, taken=taken)
+        assert made.holds(level, policy, limited=limited) == (sandbox is not None)
+    is_open = mode == "full_access" and not limited
+    outside = SandboxLevel.SESSION if is_open else SandboxLevel.OUTSIDE
+    assert sandboxes(home).holds(level, policy, limited=limited) == (level < outside)
 
 
 def test_a_command_that_could_not_write_is_noticed_though_it_succeeds(home: Path) -> None:
-    may = confinement(home, SandboxPolicy(), Enclosure.READ_ONLY)
-    confined = CommandSandbox(Seatbelt("x"), may, Enclosure.READ_ONLY, [])
-    assert confined.was_denied(0, "rm: cannot remove 'x': Read-only file system")
-    assert not confined.was_denied(0, "a line about: Operation not permitted")
+    may = profile(home, SandboxPolicy(), SandboxLevel.READ_ONLY)
+    sandbox = CommandSandbox(Seatbelt("x"), may, SandboxLevel.READ_ONLY, [])
+    assert sandbox.was_denied(0, "rm: cannot remove 'x': Read-only file system")
+    assert not sandbox.was_denied(0, "a line about: Operation not permitted")
 
 
 def test_what_a_model_is_told_of_its_sandbox(home: Path) -> None:
-    made = confiner(home)
+    made = sandboxes(home)
     assert made.describe(SandboxPolicy("full_access")).startswith(
         "full_access: commands that only read"
     )
@@ -481,7 +477,7 @@ def test_what_a_model_is_told_of_its_sandbox(home: Path) -> None:
     assert "; no network;" in made.describe(SandboxPolicy())
     assert "; no network, but the user is asked" in made.describe(SandboxPolicy(), asks=True)
     assert (
-        Confiner(lambda: SandboxSearchResult(None, "no"), home, {}).describe(SandboxPolicy()) == ""
+        Sandboxes(lambda: SandboxSearchResult(None, "no"), home, {}).describe(SandboxPolicy()) == ""
     )
 
 
@@ -490,10 +486,10 @@ def test_the_wheel_or_the_system_has_a_bubblewrap_for_these_tests() -> None:
     found = find_sandbox("linux")
     if found.sandbox is None:
         pytest.skip(found.problem)
-    with found.sandbox.wrap(["sh", "-c", "echo $$"], Confinement(Path("/"))) as enclosed:
+    with found.sandbox.wrap(["sh", "-c", "echo $$"], SandboxProfile(Path("/"))) as wrapped:
         done = subprocess.run(
-            enclosed.arguments,
-            pass_fds=enclosed.descriptors,
+            wrapped.arguments,
+            pass_fds=wrapped.descriptors,
             capture_output=True,
             check=True,
             text=True,

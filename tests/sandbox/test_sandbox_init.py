@@ -71,7 +71,7 @@ async def test_the_sandboxs_own_process_can_not_be_traced_and_a_child_can(who: s
             variables={"PATH": os.environ["PATH"]},
             receive=receive,
             timeout_s=30,
-            confined=place.confined("bubblewrap"),
+            sandbox=place.sandbox("bubblewrap"),
         )
     lines = printed.decode().splitlines()
     said = dict(line.rsplit(": ", 1) for line in lines if ": " in line)

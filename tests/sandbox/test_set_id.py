@@ -1,4 +1,4 @@
-"""No command in an enclosure makes a set-user-id or set-group-id file.
+"""No command in a sandbox makes a set-user-id or set-group-id file.
 
 Whoever executes such a file outside gets the rights of the user, even of root, who ran the command.
 """
@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from support.jail import MECHANISMS, WHO, Jail, Mechanism, jail_of, sandbox_for
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.level import SandboxLevel
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="they are for Linux")
 
@@ -170,19 +170,21 @@ def set_id_files(root: Path, probes: dict[str, str]) -> set[str]:
 
 
 @pytest.mark.parametrize("who", WHO[:1])
-@pytest.mark.parametrize("enclosure", [Enclosure.READ_ONLY, Enclosure.BUILD, Enclosure.SESSION])
+@pytest.mark.parametrize(
+    "level", [SandboxLevel.READ_ONLY, SandboxLevel.BUILD, SandboxLevel.SESSION]
+)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 async def test_no_command_makes_a_set_id_file(
-    jail: Jail, mechanism: Mechanism, enclosure: Enclosure, who: str
+    jail: Jail, mechanism: Mechanism, level: SandboxLevel, who: str
 ) -> None:
-    if mechanism != "bubblewrap" and enclosure is Enclosure.BUILD:
+    if mechanism != "bubblewrap" and level is SandboxLevel.BUILD:
         pytest.skip("a build is always asked about there")
     prefix = prepare(jail, who)
     found = sandbox_for(mechanism, prefix, jail.root)
-    await jail.run(jail.confined(found, enclosure), script_of(PROBES))
+    await jail.run(jail.sandbox(found, level), script_of(PROBES))
     assert "all were tried" in jail.said, jail.said
     assert set_id_files(jail.root, PROBES) == set()
-    if enclosure is not Enclosure.READ_ONLY:
+    if level is not SandboxLevel.READ_ONLY:
         # The probes were able to make files, only not these.
         assert len(list(jail.workspace.glob("made-*"))) > len(PROGRAMS) / 2
 
@@ -226,6 +228,6 @@ async def test_usual_work_with_modes_is_not_disturbed(
 ) -> None:
     prefix = jail.as_user(who)
     found = sandbox_for(mechanism, prefix, jail.root)
-    await jail.run(jail.confined(found, Enclosure.SESSION, git_use="data"), WORK)
+    await jail.run(jail.sandbox(found, SandboxLevel.SESSION, git_use="data"), WORK)
     assert "all of it" in jail.said, jail.said
     assert "ran\n" in jail.said

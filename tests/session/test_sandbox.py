@@ -6,7 +6,7 @@ from msgspec import structs
 from support.world import World
 from tiller_daemon.config import Agent, SandboxPolicy
 from tiller_daemon.models.scripted import CallPart, ScriptStep, TextPart
-from tiller_daemon.policy.shell.enclosures import may_run_outside
+from tiller_daemon.policy.shell.levels import may_run_outside
 from tiller_protocol.answers import SessionResult
 from tiller_protocol.events import RequestOpened, TurnStarted, WarningRaised
 from tiller_protocol.items import ToolCall

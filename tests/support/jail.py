@@ -22,12 +22,12 @@ from support.sandboxes import OrdinaryBubblewrap, eyes_of_ordinary_user
 from tiller_daemon.config import SandboxPolicy
 from tiller_daemon.processes.command import run_command
 from tiller_daemon.sandbox import launcher as sandbox_launcher
+from tiller_daemon.sandbox.base import CommandSandbox, GitUse, SandboxSearchResult
 from tiller_daemon.sandbox.bubblewrap import Bubblewrap
-from tiller_daemon.sandbox.confinement import CommandSandbox, GitUse, SandboxSearchResult
-from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.detect import bubblewrap_program, try_out, try_out_landlock
-from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.known_paths import COMPILER_CACHES
+from tiller_daemon.sandbox.level import SandboxLevel
+from tiller_daemon.sandbox.sandboxes import Sandboxes
 from tiller_daemon.sandbox.scan import ScanResult
 from tiller_protocol.settings import SandboxMode
 
@@ -124,7 +124,7 @@ class Jail:
 
     async def run(
         self,
-        confined: CommandSandbox | None,
+        sandbox: CommandSandbox | None,
         script: str,
         *,
         prefix: Sequence[str] = (),
@@ -139,36 +139,36 @@ class Jail:
             "SECRET": SECRET, "GIT_TERMINAL_PROMPT": "0", **AUTHOR, **(variables or {}),
         }  # fmt: skip
         ended = await run_command(
-            [*(() if confined else prefix), "bash", "-c", script],
+            [*(() if sandbox else prefix), "bash", "-c", script],
             directory=place or self.workspace,
             variables=given,
             receive=self.receive,
             timeout_s=TIMEOUT_S,
-            confined=confined,
+            sandbox=sandbox,
         )
         return ended.status
 
-    def confined(
+    def sandbox(
         self,
         found: SandboxSearchResult,
-        enclosure: Enclosure,
+        level: SandboxLevel,
         mode: SandboxMode = "workspace_write",
         place: Path | None = None,
         *,
         network: bool = False,
         git_use: GitUse = "",
     ) -> CommandSandbox | None:
-        """Return the enclosure for a command."""
-        confiner = Confiner(lambda: found, self.home, {}, private=(self.runtime,))
+        """Return the level for a command."""
+        sandboxes = Sandboxes(lambda: found, self.home, {}, private=(self.runtime,))
         policy = SandboxPolicy(mode, network=network)
         masked = (self.workspace / ".env",)
         with self.eyes():
-            return confiner.confined(
-                enclosure,
+            return sandboxes.make(
+                level,
                 policy,
                 place or self.workspace,
                 self.spill,
-                masked=masked if enclosure < Enclosure.SESSION else (),
+                masked=masked if level < SandboxLevel.SESSION else (),
                 found=ScanResult(repositories=(self.workspace / "nested/.git",)),
                 git_use=git_use,
             )
@@ -210,7 +210,7 @@ def _state(path: Path) -> str:
 @contextmanager
 def jail_of() -> Generator[Jail]:
     """Yield a jail that is removed at the end."""
-    # An ordinary user can't reach the tests' directory, and enclosures have another /tmp, so
+    # An ordinary user can't reach the tests' directory, and sandboxes have another /tmp, so
     # neither can stand for a home.
     base = Path("/srv") if os.geteuid() == 0 else Path.home()
     root = Path(tempfile.mkdtemp(prefix="tiller-jail-", dir=base))

@@ -13,16 +13,16 @@ from typing import Literal, get_args
 import pytest
 
 from tiller_daemon.sandbox import launcher as sandbox_launcher
-from tiller_daemon.sandbox.bubblewrap import Bubblewrap
-from tiller_daemon.sandbox.confinement import (
+from tiller_daemon.sandbox.base import (
     CommandSandbox,
-    Confinement,
     Sandbox,
+    SandboxProfile,
     SandboxSearchResult,
     WrappedCommand,
 )
+from tiller_daemon.sandbox.bubblewrap import Bubblewrap
 from tiller_daemon.sandbox.detect import bubblewrap_program, try_out, try_out_landlock
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.level import SandboxLevel
 
 NOBODY = 65534
 WHO = ("root", "ordinary") if os.geteuid() == 0 else ("ordinary",)
@@ -39,12 +39,12 @@ class ConfinesNothing(Sandbox):
     name = "none"
     denials = re.compile("denied")
 
-    def __init__(self, loosest_unasked: Enclosure = Enclosure.BUILD) -> None:
+    def __init__(self, loosest_unasked: SandboxLevel = SandboxLevel.BUILD) -> None:
         super().__init__()
         self.loosest_unasked = loosest_unasked
 
     @contextmanager
-    def wrap(self, arguments: Sequence[str], confinement: Confinement) -> Generator[WrappedCommand]:
+    def wrap(self, arguments: Sequence[str], profile: SandboxProfile) -> Generator[WrappedCommand]:
         raise NotImplementedError
         yield WrappedCommand(arguments)
 
@@ -72,10 +72,10 @@ class OrdinaryBubblewrap(Bubblewrap):
         super().__init__(str(script), root=False)
 
     @contextmanager
-    def wrap(self, arguments: Sequence[str], confinement: Confinement) -> Generator[WrappedCommand]:
+    def wrap(self, arguments: Sequence[str], profile: SandboxProfile) -> Generator[WrappedCommand]:
         with ExitStack() as stack:
             with eyes_of_ordinary_user():
-                wrapped = stack.enter_context(super().wrap(arguments, confinement))
+                wrapped = stack.enter_context(super().wrap(arguments, profile))
             yield wrapped
 
 
@@ -90,15 +90,15 @@ class Place:
             os.chown(self.workspace, NOBODY, NOBODY)
             self.prefix = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
 
-    def confined(self, mechanism: Mechanism) -> CommandSandbox:
+    def sandbox(self, mechanism: Mechanism) -> CommandSandbox:
         """Return a sandbox with a writable workspace; skip the test where there is none."""
         found = (
             try_out_landlock(self._launcher()) if mechanism == "landlock" else self._bubblewrap()
         )
         if found.sandbox is None:
             pytest.skip(found.problem)
-        held = Confinement(self.workspace, writable=(self.workspace,))
-        return CommandSandbox(found.sandbox, held, Enclosure.SESSION, [])
+        held = SandboxProfile(self.workspace, writable=(self.workspace,))
+        return CommandSandbox(found.sandbox, held, SandboxLevel.SESSION, [])
 
     def _launcher(self) -> tuple[str, ...]:
         launcher = self.root / "launcher.py"

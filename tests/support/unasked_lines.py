@@ -1,7 +1,7 @@
-"""Runs command lines that need no question, each in its enclosure, and reports what escapes.
+"""Runs command lines that need no question, each in its level, and reports what escapes.
 
 The workspace is hostile: git's configuration, the `Makefile` and every tool that builds or tests
-run a program that tries to escape. No line ever runs without an enclosure.
+run a program that tries to escape. No line ever runs without a sandbox.
 """
 
 import os
@@ -12,12 +12,12 @@ from typing import Final, NamedTuple
 from support.jail import AUTHOR, NOTES, PYTHON, SECRET, Jail
 from tiller_daemon.policy.rules import BUILT_IN
 from tiller_daemon.policy.shell.command_line import parse
-from tiller_daemon.policy.shell.enclosures import judge_line
+from tiller_daemon.policy.shell.levels import judge_line
 from tiller_daemon.policy.shell.purposes import purpose_of
 from tiller_daemon.processes.command import run_command
-from tiller_daemon.sandbox.confinement import SandboxSearchResult
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.base import SandboxSearchResult
 from tiller_daemon.sandbox.known_paths import is_protected
+from tiller_daemon.sandbox.level import SandboxLevel
 
 LINE_TIMEOUT_S: Final = 3.0
 """Seconds after which a line is ended, as some lines wait for something."""
@@ -45,20 +45,20 @@ exit 0
 
 
 class Line(NamedTuple):
-    """A line, and the enclosure in which it runs unasked."""
+    """A line, and the level in which it runs unasked."""
 
     text: str
-    enclosure: Enclosure
+    level: SandboxLevel
 
 
 def unasked(lines: Iterable[str]) -> list[Line]:
-    """Return the lines that need no question where builds can be enclosed, each once."""
+    """Return the lines that need no question where builds can be wrapped, each once."""
     found: list[Line] = []
     for text in dict.fromkeys(lines):
-        verdict = judge_line(text, "bash", BUILT_IN, Enclosure.BUILD)
+        verdict = judge_line(text, "bash", BUILT_IN, SandboxLevel.BUILD)
         # An argument of a program can contain neither NUL nor invalid Unicode.
         if verdict.action == "allow" and "\0" not in text:
-            found.append(Line(text, verdict.enclosure))
+            found.append(Line(text, verdict.level))
     return found
 
 
@@ -87,10 +87,10 @@ class Watch:
         self._before = jail.state()
 
     async def run(self, line: Line) -> list[str]:
-        """Run a line in its enclosure; return its forbidden effects."""
-        confined = self._jail.confined(self._found, line.enclosure)
-        assert confined is not None
-        assert confined.enclosure is line.enclosure
+        """Run a line in its level; return its forbidden effects."""
+        sandbox = self._jail.sandbox(self._found, line.level)
+        assert sandbox is not None
+        assert sandbox.level is line.level
         self._jail.said = ""
         await run_command(
             ["bash", "-c", line.text],
@@ -98,10 +98,10 @@ class Watch:
             variables=self._variables(),
             receive=self._jail.receive,
             timeout_s=LINE_TIMEOUT_S,
-            confined=confined,
+            sandbox=sandbox,
         )
         after = self._jail.state()
-        builds = line.enclosure is Enclosure.BUILD
+        builds = line.level is SandboxLevel.BUILD
         changed = {path for path, _ in self._before.items() ^ after.items()}
         self._before = after
         found = [

@@ -28,8 +28,8 @@ from tiller_daemon.mcp.servers import McpServers
 from tiller_daemon.models.base import ModelClient, ModelRequest
 from tiller_daemon.models.images import AcceptedInput
 from tiller_daemon.models.scripted import Script
-from tiller_daemon.sandbox.confinement import SandboxSearchResult
-from tiller_daemon.sandbox.confiner import Confiner
+from tiller_daemon.sandbox.base import SandboxSearchResult
+from tiller_daemon.sandbox.sandboxes import Sandboxes
 from tiller_daemon.server import SubmissionServer
 from tiller_daemon.session.clock import Clock
 from tiller_daemon.session.editor_files import EditorFiles
@@ -79,7 +79,7 @@ HARMLESS = (PLAN, QUESTION, TASK)
 
 NO_MEANS = ServerEnvironment({}, {}, (), lambda: (), Path("/"), LoginStore(Path("/nonexistent")))
 
-NO_CONFINER = Confiner(
+NO_CONFINER = Sandboxes(
     lambda: SandboxSearchResult(None, "This is a test."), Path("/nonexistent"), {}
 )
 
@@ -271,7 +271,7 @@ class World:
         self._changed = trio.Event()
         self.workspace = "/"
         self.kills = 0
-        self.confiner = NO_CONFINER
+        self.sandboxes = NO_CONFINER
         self.projects = TrustedProjects(
             directory / "trusted.json",
             lambda: self.configuration,
@@ -342,7 +342,7 @@ class World:
             commands=CommandSettings(
                 variables=lambda call_id: {},
                 secrets=lambda: self.secrets,
-                confiner=self.confiner,
+                sandboxes=self.sandboxes,
             ),
             files=SessionFiles(
                 spill_directory=lambda session_id: Path("/nonexistent", session_id),

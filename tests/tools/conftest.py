@@ -11,7 +11,7 @@ import trio
 from support.no_editors import NoEditors
 from tiller_daemon.policy.readable import Readable
 from tiller_daemon.processes.environment import child_environment
-from tiller_daemon.sandbox.confinement import CommandSandbox
+from tiller_daemon.sandbox.base import CommandSandbox
 from tiller_daemon.tools import BUILT_IN
 from tiller_daemon.tools.base import (
     Assignment,
@@ -54,7 +54,7 @@ class Bench:
         self.private_addresses = False
         self.secrets: tuple[str, ...] = ()
         self.rules: tuple[Rule, ...] = ()
-        self.confined: CommandSandbox | None = None
+        self.sandbox: CommandSandbox | None = None
         self._news = trio.Event()
 
     def put(self, path: str, content: bytes | str) -> Path:
@@ -117,7 +117,7 @@ class Bench:
             commands=CommandAccess(
                 lambda: child_environment(os.environ, (), "LOG-OF-TESTS", "call/1"),
                 _Nothing(),
-                self.confined,
+                self.sandbox,
             ),
             user=UserAccess(self._output, self._show_plan, self._ask, lambda: None),
             delegate=self._delegate,

@@ -11,8 +11,8 @@ nng's wire format itself, because importing pynng is slow. If the daemon does no
 A verb of `tiller` first imports only what it needs to submit its op. It imports the rest while the
 daemon works. If no daemon is running, `tiller exec` starts one before its own imports. The daemon
 imports some modules later, when it is idle (`idle_imports.py`). Right after the daemon's start, a
-thread finds out which sandbox works (`Confiner.prepare`). `tests/client/test_imports.py` limits the
-client's first imports, and `tests/e2e/test_imports.py` the daemon's.
+thread finds out which sandbox works (`Sandboxes.prepare`). `tests/client/test_imports.py` limits
+the client's first imports, and `tests/e2e/test_imports.py` the daemon's.
 
 After a crash of the daemon, each of its frontends starts a new daemon, but only one of the new
 daemons gets the lock. If the user then stops that daemon, a late frontend must not replace it.

@@ -13,7 +13,7 @@ from tiller_daemon.config import Hook
 from tiller_daemon.isolation import set_inside
 from tiller_daemon.processes.command import CommandProblem
 from tiller_daemon.processes.server_process import ServerProcess
-from tiller_daemon.sandbox.confinement import CommandSandbox, NotConfined, WrappedCommand
+from tiller_daemon.sandbox.base import CommandSandbox, SandboxError, WrappedCommand
 
 OUTPUT_BYTES_MAX: Final = 32 * 1024
 """How many bytes of a hook's output are used; more would not help a model."""
@@ -61,7 +61,7 @@ async def run_hook(
     payload: bytes,
     directory: Path,
     variables: Mapping[str, str],
-    confined: CommandSandbox | None = None,
+    sandbox: CommandSandbox | None = None,
 ) -> HookOutput:
     """Run a hook, in the sandbox `confined` if given; raises `HookProblem`.
 
@@ -69,14 +69,14 @@ async def run_hook(
     """
     command = hook.command
     words = ("/bin/sh", "-c", command) if isinstance(command, str) else command
-    arguments, variables = set_inside(words, variables) if confined else (words, variables)
-    enclosed = WrappedCommand(arguments)
+    arguments, variables = set_inside(words, variables) if sandbox else (words, variables)
+    wrapped = WrappedCommand(arguments)
     with ExitStack() as stack:
         try:
-            if confined:
-                enclosed = stack.enter_context(confined.wrap(enclosed.arguments))
-            service = ServerProcess(enclosed.arguments, directory, variables, enclosed.descriptors)
-        except (CommandProblem, NotConfined) as problem:
+            if sandbox:
+                wrapped = stack.enter_context(sandbox.wrap(wrapped.arguments))
+            service = ServerProcess(wrapped.arguments, directory, variables, wrapped.descriptors)
+        except (CommandProblem, SandboxError) as problem:
             raise HookProblem(str(problem).rstrip(".")) from problem
         return await _run(service, hook, payload)
 

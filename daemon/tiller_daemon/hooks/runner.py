@@ -88,11 +88,11 @@ class HookRunner:
         if of_project and sandbox.problem:
             raise HookProblem(sandbox.problem)
         payload, directory = msgspec.json.encode(hook_input), Path(hook_input.workspace)
-        confined = sandbox.confined if of_project else None
         # A project hook is confined like a command; a hook of the user is the daemon's own program.
         given = self._variables(call_id)
         variables = {**(given if of_project else isolated(given)), **_own_variables()}
-        return await run_hook(hook, payload, directory, variables, confined)
+        enforced = sandbox.sandbox if of_project else None
+        return await run_hook(hook, payload, directory, variables, enforced)
 
     async def _run_in_background(
         self, hook: Hook, hook_input: HookInput, sandbox: HookSandbox

@@ -25,7 +25,7 @@ class ServerDefinition(LanguageServer, frozen=True, kw_only=True):
     """Whether the user's configuration names the server."""
 
     @property
-    def is_enclosed(self) -> bool:
+    def is_sandboxed(self) -> bool:
         """Whether the server runs in a sandbox, because it only reads the workspace.
 
         Otherwise it would tell the model what is in files that rules protect.

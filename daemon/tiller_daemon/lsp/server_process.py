@@ -35,7 +35,7 @@ from tiller_daemon.lsp.messages import (
 )
 from tiller_daemon.processes.command import CommandProblem
 from tiller_daemon.processes.server_process import ServerProcess
-from tiller_daemon.sandbox.confinement import CommandSandbox, Confinement, NotConfined
+from tiller_daemon.sandbox.base import CommandSandbox, SandboxError, SandboxProfile
 from tiller_daemon.sandbox.known_paths import root_of
 
 log = structlog.get_logger()
@@ -63,7 +63,7 @@ class View(NamedTuple):
     A hidden file that is replaced, as editors do, is no longer hidden from a server that runs.
     """
 
-    may: Confinement
+    may: SandboxProfile
     hidden: tuple[int, ...]
     """The inodes of hidden files in visible directories."""
 
@@ -73,16 +73,16 @@ class Launch(NamedTuple):
 
     variables: Mapping[str, str]
     directory: Path
-    confined: CommandSandbox | None = None
+    sandbox: CommandSandbox | None = None
     view: View | None = None
     """What the server sees in its sandbox."""
 
 
-def view_of(confined: CommandSandbox | None) -> View | None:
+def view_of(sandbox: CommandSandbox | None) -> View | None:
     """Return what a server that starts now sees in a sandbox."""
-    if confined is None:
+    if sandbox is None:
         return None
-    may = confined.confinement
+    may = sandbox.profile
     seen = (path for path in may.hidden if root_of(path, (may.workspace, *may.visible)))
     return View(may, tuple(map(_inode, seen)))
 
@@ -134,7 +134,7 @@ class LanguageServerProcess:
         try:
             with self._scope:
                 await self._serve()
-        except (CommandProblem, NotConfined) as problem:
+        except (CommandProblem, SandboxError) as problem:
             self.problem = str(problem)
         except Exception as error:
             log.exception("language_server_crashed", server=self.name)
@@ -227,18 +227,18 @@ class LanguageServerProcess:
                 await service.end()
 
     def _start(self, command: Sequence[str], stack: ExitStack) -> ServerProcess:
-        variables, directory, confined, _ = self.launch
-        if confined is None:
+        variables, directory, sandbox, _ = self.launch
+        if sandbox is None:
             return ServerProcess(command, directory, variables)
         inside, outside = set_inside(command, variables)
-        wrapped = stack.enter_context(confined.wrap(inside))
+        wrapped = stack.enter_context(sandbox.wrap(inside))
         return ServerProcess(wrapped.arguments, directory, outside, wrapped.descriptors)
 
     async def _initialize(self, connection: JsonRpcConnection, nursery: trio.Nursery) -> None:
         definition, root = self.match.definition, self.match.root
         params = {
             # A server ends if it does not see this process, as in a sandbox.
-            "processId": None if self.launch.confined else os.getpid(),
+            "processId": None if self.launch.sandbox else os.getpid(),
             "clientInfo": {"name": "tiller"},
             # Servers differ in which of these three they read.
             "rootUri": root.as_uri(),

@@ -30,7 +30,7 @@ from tiller_daemon.lsp.server_process import (
     Launch,
     view_of,
 )
-from tiller_daemon.sandbox.confinement import CommandSandbox
+from tiller_daemon.sandbox.base import CommandSandbox
 from tiller_protocol.answers import LanguageServerSummary
 
 CHANGE_WAIT_S: Final = LATE_S
@@ -59,13 +59,13 @@ WARNING: Final = 2
 
 CHECK_FAILED: Final = "It failed to check the file."
 
-Enclose = Callable[[], Awaitable[CommandSandbox | None]]
+MakeSandbox = Callable[[], Awaitable[CommandSandbox | None]]
 """Makes the sandbox in which a server sees no more than the model's commands; None if there is no
 sandbox."""
 
 
-async def not_enclosed() -> None:
-    """Make no sandbox; see `Enclose`."""
+async def no_sandbox() -> None:
+    """Make no sandbox; see `MakeSandbox`."""
 
 
 class _ChangedFile(NamedTuple):
@@ -172,24 +172,24 @@ class LanguageServers:
             await trio.sleep_forever()
 
     async def before_change(
-        self, workspace: Path, files: Sequence[Path], enclose: Enclose = not_enclosed
+        self, workspace: Path, files: Sequence[Path], make_sandbox: MakeSandbox = no_sandbox
     ) -> ChangeCheck | None:
         """Read files that are about to change; see `tools.base.Diagnostics`."""
         nursery, checked = self._nursery, list[_ChangedFile]()
         given = files[:FILES_MAX] if nursery else ()
-        for path, servers in (await self._servers_for(given, workspace, enclose)).items():
+        for path, servers in (await self._servers_for(given, workspace, make_sandbox)).items():
             if servers:
                 text = await _read(path)
                 checked.append(_ChangedFile(path, text or "", text is not None, servers))
         return ChangeCheck(workspace, checked, nursery) if nursery and checked else None
 
     async def report(
-        self, workspace: Path, path: Path | None, enclose: Enclose = not_enclosed
+        self, workspace: Path, path: Path | None, make_sandbox: MakeSandbox = no_sandbox
     ) -> str:
         """Return the diagnostics of a file, or of all open files; see `tools.base.Diagnostics`."""
         targets: list[tuple[LanguageServerProcess, Path]] = []
         if path is not None:
-            servers = (await self._servers_for((path,), workspace, enclose))[path]
+            servers = (await self._servers_for((path,), workspace, make_sandbox))[path]
             targets += [(server, path) for server in servers]
             if not targets:
                 end = path.suffix or path.name
@@ -201,7 +201,7 @@ class LanguageServers:
                 for document in server.documents
                 if workspace in document.path.parents
             ]
-            found = await self._servers_for(opened, workspace, enclose)
+            found = await self._servers_for(opened, workspace, make_sandbox)
             targets += [(server, file) for file, servers in found.items() for server in servers]
             if not targets:
                 return "No file has been checked yet. Name one with `path`."
@@ -227,27 +227,29 @@ class LanguageServers:
         )
 
     async def _servers_for(
-        self, files: Sequence[Path], workspace: Path, enclose: Enclose
+        self, files: Sequence[Path], workspace: Path, make_sandbox: MakeSandbox
     ) -> dict[Path, tuple[LanguageServerProcess, ...]]:
         """Return the servers of each file; start those that do not run."""
         matches = {
             path: find_servers(self._definitions, path, workspace, self._search) for path in files
         }
-        is_enclosed = any(one.definition.is_enclosed for found in matches.values() for one in found)
-        confined = await enclose() if is_enclosed else None
+        is_sandboxed = any(
+            one.definition.is_sandboxed for found in matches.values() for one in found
+        )
+        sandbox = await make_sandbox() if is_sandboxed else None
         return {
-            path: tuple(server for one in found if (server := self._server(one, confined)))
+            path: tuple(server for one in found if (server := self._server(one, sandbox)))
             for path, found in matches.items()
         }
 
     def _server(
-        self, match: ServerMatch, confined: CommandSandbox | None
+        self, match: ServerMatch, sandbox: CommandSandbox | None
     ) -> LanguageServerProcess | None:
         key = (match.root, match.definition.name)
-        confined = confined if match.definition.is_enclosed else None
-        if match.definition.is_enclosed and not (confined or match.definition.configured):
+        sandbox = sandbox if match.definition.is_sandboxed else None
+        if match.definition.is_sandboxed and not (sandbox or match.definition.configured):
             return None
-        server, view = self._servers.get(key), view_of(confined)
+        server, view = self._servers.get(key), view_of(sandbox)
         if server and server.is_usable:
             if server.launch.view == view:
                 return server
@@ -258,7 +260,7 @@ class LanguageServers:
         if len(crashes) >= CRASHES_MAX or self._nursery is None:
             return server  # it says why nothing is checked
         self._make_slot()
-        launch = Launch(isolated(self._variables), self._directory, confined, view)
+        launch = Launch(isolated(self._variables), self._directory, sandbox, view)
         server = self._servers[key] = LanguageServerProcess(match, launch)
         self._nursery.start_soon(self._run_server, key, server)
         return server

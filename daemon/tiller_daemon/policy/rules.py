@@ -3,7 +3,7 @@
 Rules are one sequence, the weakest layer first: built in, user, project, agent, session, and the
 lasting rules of the workspace. The last matching rule wins, but a granted rule (from the answers
 `always` and `always_here`) never overrides a denial. If no rule matches, the user is asked. In a
-command line, each command is judged (`shell.enclosures`): all must be allowed, and one denial
+command line, each command is judged (`shell.levels`): all must be allowed, and one denial
 denies the line.
 """
 
@@ -15,9 +15,9 @@ from msgspec import Struct, structs
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.always import always_network_patterns, always_patterns
 from tiller_daemon.policy.secret_files import PUBLIC_FILES, SECRET_FILES
-from tiller_daemon.policy.shell.enclosures import judge_line, last_match, sentence
+from tiller_daemon.policy.shell.levels import judge_line, last_match, sentence
 from tiller_daemon.policy.shell.network import judge_network
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_daemon.sandbox.scan import PRUNED
 from tiller_protocol.settings import Action, Approve, Rule
 
@@ -44,7 +44,7 @@ BUILT_IN: tuple[Rule, ...] = (
     *_built_in("task", "*", action="allow"),
 )
 """The weakest layer. It has no rule for `bash`. If no rule matches a command line, its apparent
-purpose decides: the line runs in an enclosure, or the user is asked (`shell.enclosures`)."""
+purpose decides: the line runs in a sandbox, or the user is asked (`shell.levels`)."""
 
 
 class JudgedRequirement(Protocol):
@@ -71,8 +71,8 @@ class JudgedRequirement(Protocol):
         ...
 
     @property
-    def loosest_unasked(self) -> Enclosure | None:
-        """For command lines, the loosest enclosure available without a question; may be None."""
+    def loosest_unasked(self) -> SandboxLevel | None:
+        """For command lines, the loosest level available without a question; may be None."""
         ...
 
 
@@ -94,8 +94,8 @@ class Verdict(Struct, frozen=True):
     rule: Rule | None = None
     """The rule that decided; None if no rule matched."""
 
-    enclosure: Enclosure = Enclosure.SESSION
-    """The enclosure in which an allowed command line runs."""
+    level: SandboxLevel = SandboxLevel.SESSION
+    """The level in which an allowed command line runs."""
 
     parts: tuple["Verdict", ...] = ()
     """The rules' decision about each subject of the call, before `approve` is applied."""
@@ -190,4 +190,4 @@ def _judge(requirement: JudgedRequirement, subject: str, layers: Sequence[Rule])
             rule = last_match(permission, subject, layers)
             reason = sentence(f"`{permission}` of `{subject}`", rule)
             return Verdict(rule.action if rule else "ask", reason, permission, subject, rule)
-    return Verdict(line.action, line.reason, permission, line.command, line.rule, line.enclosure)
+    return Verdict(line.action, line.reason, permission, line.command, line.rule, line.level)

@@ -19,7 +19,7 @@ from tiller_daemon.isolation import set_inside
 from tiller_daemon.processes.process_tree import EndedProcesses, ProcessTree
 from tiller_daemon.processes.terminal_text import ROWS
 from tiller_daemon.redaction.byte_stream import ByteRedactor
-from tiller_daemon.sandbox.confinement import CommandSandbox, NotConfined, WrappedCommand
+from tiller_daemon.sandbox.base import CommandSandbox, SandboxError, WrappedCommand
 
 PIPE_BYTES: Final = 1 << 16
 """The capacity of a Linux pipe, which limits one read and the output left when a command ends."""
@@ -47,7 +47,7 @@ STARTS_MAX: Final = 3
 """How many times a command is started if its sandbox can't be set up."""
 
 SETUP_FAILED: Final = 1
-"""The exit status of a sandbox that can't set up a confinement."""
+"""The exit status of a sandbox that can't set up a profile."""
 
 
 class CommandProblem(Exception):
@@ -116,7 +116,7 @@ async def run_command(
     timeout_s: float,
     command_input: CommandInput | None = None,
     secrets: Iterable[str] | None = None,
-    confined: CommandSandbox | None = None,
+    sandbox: CommandSandbox | None = None,
 ) -> CommandEnd:
     """Run `arguments` until the first process exits, and end all processes that it left behind.
 
@@ -130,32 +130,32 @@ async def run_command(
     `CANCEL_GRACE_S` and the time SIGKILL takes, before `Cancelled` propagates. Raises
     `CommandProblem` if the command can't be started.
     """
-    if confined:
+    if sandbox:
         arguments, variables = set_inside(arguments, variables)
     for left in reversed(range(STARTS_MAX)):
         stack = ExitStack()
         try:
             plain = nullcontext(WrappedCommand(arguments))
-            enclosed = stack.enter_context(confined.wrap(arguments) if confined else plain)
-        except NotConfined as problem:
+            wrapped = stack.enter_context(sandbox.wrap(arguments) if sandbox else plain)
+        except SandboxError as problem:
             raise CommandProblem(str(problem)) from problem
         try:
             end = await _run(
-                enclosed, directory, variables, receive, timeout_s, command_input, secrets
+                wrapped, directory, variables, receive, timeout_s, command_input, secrets
             )
-            if end.status != SETUP_FAILED or enclosed.has_started():
+            if end.status != SETUP_FAILED or wrapped.has_started():
                 return end
             # Perhaps a path that the sandbox should hide has been removed meanwhile.
             if not left or command_input:
                 return end._replace(has_run=False)
         finally:
-            await _close_sandbox(stack, enclosed)
+            await _close_sandbox(stack, wrapped)
     raise AssertionError("the last start returns")
 
 
-async def _close_sandbox(stack: ExitStack, enclosed: WrappedCommand) -> None:
+async def _close_sandbox(stack: ExitStack, wrapped: WrappedCommand) -> None:
     """Clean up a sandbox, in a thread if that takes time; this is never interrupted."""
-    if enclosed.ends_slowly:
+    if wrapped.ends_slowly:
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(stack.close)
     else:
@@ -163,7 +163,7 @@ async def _close_sandbox(stack: ExitStack, enclosed: WrappedCommand) -> None:
 
 
 async def _run(
-    enclosed: WrappedCommand,
+    wrapped: WrappedCommand,
     directory: Path,
     variables: Mapping[str, str],
     receive: Callable[[bytes], Awaitable[None]],
@@ -173,9 +173,9 @@ async def _run(
 ) -> CommandEnd:
     started_s = time.monotonic()
     if command_input and command_input.terminal:
-        tree, pipe = _start_in_terminal(enclosed, directory, variables, command_input)
+        tree, pipe = _start_in_terminal(wrapped, directory, variables, command_input)
     else:
-        tree, pipe = _start(enclosed, directory, variables, command_input)
+        tree, pipe = _start(wrapped, directory, variables, command_input)
     try:
         redaction = None if secrets is None else ByteRedactor(secrets)
         with _OutputReader(pipe, receive, redaction) as output:
@@ -199,14 +199,14 @@ async def _run(
         status = tree.running.status()
         tree.close()
     # After a timeout, the ended processes include the shell and the sandbox's own processes.
-    expected = enclosed.helpers + 1 if timed_out else max(enclosed.helpers - 1, 0)
+    expected = wrapped.helpers + 1 if timed_out else max(wrapped.helpers - 1, 0)
     leftovers = max(ended.processes - expected, 0)
     took_s = time.monotonic() - started_s
     return CommandEnd(status or 0, timed_out, leftovers, ended.survivors, took_s)
 
 
 def _start(
-    enclosed: WrappedCommand,
+    wrapped: WrappedCommand,
     directory: Path,
     variables: Mapping[str, str],
     command_input: CommandInput | None,
@@ -215,7 +215,7 @@ def _start(
     reading, writing = os.pipe()
     theirs, ours = os.pipe() if command_input else (os.open(os.devnull, os.O_RDONLY), None)
     try:
-        tree = _spawn(enclosed, directory, variables, theirs, writing)
+        tree = _spawn(wrapped, directory, variables, theirs, writing)
     except CommandProblem:
         os.close(reading)
         if ours is not None:
@@ -230,7 +230,7 @@ def _start(
 
 
 def _start_in_terminal(
-    enclosed: WrappedCommand,
+    wrapped: WrappedCommand,
     directory: Path,
     variables: Mapping[str, str],
     command_input: CommandInput,
@@ -240,7 +240,7 @@ def _start_in_terminal(
     termios.tcsetwinsize(theirs, (ROWS, TERMINAL_COLUMNS))
     # The first terminal that a session leader opens becomes its controlling terminal.
     opener = ("/bin/sh", "-c", 'exec "$@" <"$0"', os.ttyname(theirs))
-    opening = WrappedCommand((*opener, *enclosed.arguments), enclosed.descriptors)
+    opening = WrappedCommand((*opener, *wrapped.arguments), wrapped.descriptors)
     named = {**variables, "TERM": "xterm-256color"}
     try:
         tree = _spawn(opening, directory, named, theirs, theirs)
@@ -255,15 +255,15 @@ def _start_in_terminal(
 
 
 def _spawn(
-    enclosed: WrappedCommand,
+    wrapped: WrappedCommand,
     directory: Path,
     variables: Mapping[str, str],
     stdin: int,
     output: int,
 ) -> ProcessTree:
-    descriptors = {0: stdin, 1: output, 2: output} | {one: one for one in enclosed.descriptors}
+    descriptors = {0: stdin, 1: output, 2: output} | {one: one for one in wrapped.descriptors}
     try:
-        return ProcessTree(enclosed.arguments, directory, variables, descriptors)
+        return ProcessTree(wrapped.arguments, directory, variables, descriptors)
     except (OSError, ValueError) as error:
         message = f"The command could not be started in {directory}: {error}."
         raise CommandProblem(message) from error

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from tiller_daemon.sandbox import launcher as sandbox_launcher
-from tiller_daemon.sandbox.confinement import (
+from tiller_daemon.sandbox.base import (
     ROOT_CAPABILITIES,
     TEMPORARY,
-    Confinement,
-    NotConfined,
     Sandbox,
+    SandboxError,
+    SandboxProfile,
     WrappedCommand,
 )
 from tiller_daemon.sandbox.known_paths import bound_sockets, root_of
@@ -94,16 +94,16 @@ class Bubblewrap(Sandbox):
         self._descriptors: Final = descriptors
 
     @contextmanager
-    def wrap(self, arguments: Sequence[str], confinement: Confinement) -> Generator[WrappedCommand]:
+    def wrap(self, arguments: Sequence[str], profile: SandboxProfile) -> Generator[WrappedCommand]:
         """Yield the command to run instead of `arguments`; leave the context when it has ended."""
         with ExitStack() as stack:
             calls = filter_in_namespaces(
                 platform.machine(),
-                sockets=confinement.writes and (self._scopes or not confinement.network),
+                sockets=profile.writes and (self._scopes or not profile.network),
             )
             filters = (_readable(stack, calls),) if calls else ()
             status, status_end = _pipe(stack)
-            sockets = tuple(_sockets(confinement))
+            sockets = tuple(_sockets(profile))
             opened: list[int] = []
 
             def open_one(path: Path) -> int:
@@ -112,13 +112,13 @@ class Bubblewrap(Sandbox):
                 return opened[-1]
 
             opener = open_one if self._descriptors else None
-            chosen = options(confinement, sockets, opener, root=self._root)
+            chosen = options(profile, sockets, opener, root=self._root)
             if len(chosen) > WORDS_MAX:
                 why = f"it would need more than {WORDS_MAX} words to describe what it hides"
-                raise NotConfined(f"The command did not run in {confinement.workspace}: {why}.")
+                raise SandboxError(f"The command did not run in {profile.workspace}: {why}.")
             chosen += [word for one in filters for word in ("--seccomp", str(one))]
             chosen += ["--json-status-fd", str(status_end)]
-            scoped = SCOPE_LAUNCHER if confinement.network and self._scopes else ()
+            scoped = SCOPE_LAUNCHER if profile.network and self._scopes else ()
             yield WrappedCommand(
                 (self._program, *chosen, "--", *scoped, *arguments),
                 (*filters, *opened, status_end),
@@ -131,7 +131,7 @@ class Bubblewrap(Sandbox):
 
 
 def _opened(path: Path) -> int:
-    """Open a path, none of whose parts may be a link. Raises `NotConfined`."""
+    """Open a path, none of whose parts may be a link. Raises `SandboxError`."""
     opened = os.open("/", _PATH)
     try:
         for name in path.parts[1:]:
@@ -143,7 +143,7 @@ def _opened(path: Path) -> int:
     except OSError as error:
         os.close(opened)
         why = f"{path} has changed while its sandbox was set up ({error.strerror})"
-        raise NotConfined(f"The command did not run: {why}.") from error
+        raise SandboxError(f"The command did not run: {why}.") from error
 
 
 def _readable(stack: ExitStack, data: bytes) -> int:
@@ -176,7 +176,7 @@ def _read_status(status: int) -> bytes:
 
 
 def options(
-    confinement: Confinement,
+    profile: SandboxProfile,
     sockets: Sequence[Path] = (),
     open_one: Callable[[Path], int] | None = None,
     *,
@@ -184,10 +184,10 @@ def options(
 ) -> list[str]:
     """Return the options for `bwrap`, which applies them in this order.
 
-    `sockets` are hidden like the confinement's hidden paths. `open_one` returns a descriptor for a
+    `sockets` are hidden like the profile's hidden paths. `open_one` returns a descriptor for a
     path that another command could replace with a link.
     """
-    mounts = _mounts(confinement, sockets)
+    mounts = _mounts(profile, sockets)
     whole = mounts.pop(_ROOT, None)
     words = [*(whole.options if whole else ()), "--dev", "/dev", "--proc", "/proc", *HIDE_INIT]
     if root:
@@ -199,7 +199,7 @@ def options(
         # Paths that are shown in a hidden directory are mounted inside it, so it must be open.
         is_entered = mount.kind == "empty" and any(root_of(one, (path,)) for one in mounts)
         words += [*(("--perms", "0755" if is_entered else "0000") if mount.kind == "empty" else ())]
-        is_own = mount in (_read(path), _write(path)) and root_of(path, confinement.writable)
+        is_own = mount in (_read(path), _write(path)) and root_of(path, profile.writable)
         if open_one and is_own and descriptors < DESCRIPTORS_MAX:
             descriptors += 1
             words += [f"{mount.options[0]}-fd", str(open_one(path)), str(path)]
@@ -213,42 +213,42 @@ def options(
         words += ["--remount-ro", "/"]
     # TMPDIR may name a directory that can't be written here; `/tmp` can.
     words += ["--unshare-pid", "--unshare-ipc", "--unsetenv", "TMPDIR"]
-    if not confinement.writes:
+    if not profile.writes:
         words += ["--setenv", *CACHE_OF_CHECKS]
-    if not confinement.network:
+    if not profile.network:
         words.append("--unshare-net")
     if root:
         words += ["--cap-drop", "ALL"]
-        if confinement.writes:
+        if profile.writes:
             words += [word for name in ROOT_CAPABILITIES for word in ("--cap-add", name)]
-    return [*words, "--chdir", str(confinement.workspace)]
+    return [*words, "--chdir", str(profile.workspace)]
 
 
 def _mounts(
-    confinement: Confinement,
+    profile: SandboxProfile,
     sockets: Sequence[Path],
 ) -> dict[Path, Mount]:
     """Return how each path is mounted, parents before children."""
-    mounts = {path: mount for name in confinement.visible for path, mount in _visible(name)}
+    mounts = {path: mount for name in profile.visible for path, mount in _visible(name)}
     for name in TEMPORARY:
-        mounts[Path(name)] = _temporary(Path(name), confinement.temporary)
-    if home := confinement.home:
+        mounts[Path(name)] = _temporary(Path(name), profile.temporary)
+    if home := profile.home:
         mounts[home] = Mount("new", ("--tmpfs", str(home)))
-    if confinement.network:
+    if profile.network:
         hidden = (path for path in SCOPE_PATHS if not _is_visible(path, mounts))
         mounts |= {path: _read(path) for path in hidden}
-    mounts[confinement.workspace] = _read(confinement.workspace)
-    mounts |= {path: _write(path) for path in confinement.writable}
-    mounts |= {path: _read(path) for path in confinement.read_only if not path.is_symlink()}
-    shown = (path for path in confinement.shown if path not in confinement.writable)
+    mounts[profile.workspace] = _read(profile.workspace)
+    mounts |= {path: _write(path) for path in profile.writable}
+    mounts |= {path: _read(path) for path in profile.read_only if not path.is_symlink()}
+    shown = (path for path in profile.shown if path not in profile.writable)
     mounts |= {path: mount for name in shown for path, mount in _visible(name)}
     mounts |= {
         path: Mount("write", ("--bind", str(place), str(path)))
-        for path, place in confinement.caches
+        for path, place in profile.caches
         if path.is_dir() or not _is_visible(path, mounts)
     }
-    for path in (*confinement.hidden, *sockets):
-        is_own = path in (*confinement.shown, *confinement.writable, confinement.workspace)
+    for path in (*profile.hidden, *sockets):
+        is_own = path in (*profile.shown, *profile.writable, profile.workspace)
         if not is_own and _is_visible(path, mounts):
             mounts[path] = _hide(path, is_folder=path.is_dir())
             mounts |= _pins(path, mounts)
@@ -296,12 +296,12 @@ def _temporary(path: Path, private: Path | None) -> Mount:
     return Mount("new", ("--bind", str(private), str(path)))
 
 
-def _sockets(confinement: Confinement) -> Iterable[Path]:
+def _sockets(profile: SandboxProfile) -> Iterable[Path]:
     """Return the listening sockets outside the workspace."""
     return (
         path
         for path in dict.fromkeys(bound_sockets())
-        if not path.is_relative_to(confinement.workspace) and _is_socket(path)
+        if not path.is_relative_to(profile.workspace) and _is_socket(path)
     )
 
 

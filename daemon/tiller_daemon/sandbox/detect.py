@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from tiller_daemon.isolation import find_program
+from tiller_daemon.sandbox.base import Sandbox, SandboxError, SandboxProfile, SandboxSearchResult
 from tiller_daemon.sandbox.bubblewrap import Bubblewrap
-from tiller_daemon.sandbox.confinement import Confinement, NotConfined, Sandbox, SandboxSearchResult
 from tiller_daemon.sandbox.landlock import LAUNCHER, VERSION_NEEDED, Landlock
 from tiller_daemon.sandbox.launcher import version as landlock_version
 from tiller_daemon.sandbox.seatbelt import PROGRAM, Seatbelt
@@ -64,8 +64,8 @@ def _bubblewrap(program: str) -> Bubblewrap:
 
 def try_out(sandbox: Sandbox) -> SandboxSearchResult:
     """Return the sandbox if a shell that does nothing can run in it, or else the problem."""
-    confinement = Confinement(Path("/"), hidden=(Path("/mnt"),) if Path("/mnt").is_dir() else ())
-    problem = _run(sandbox, ("/bin/sh", "-c", ":"), confinement)
+    profile = SandboxProfile(Path("/"), hidden=(Path("/mnt"),) if Path("/mnt").is_dir() else ())
+    problem = _run(sandbox, ("/bin/sh", "-c", ":"), profile)
     if problem and isinstance(sandbox, Bubblewrap):
         problem = f"{problem} {NO_NAMESPACES}"
     return _missing(problem) if problem else SandboxSearchResult(sandbox)
@@ -89,8 +89,8 @@ def try_out_landlock(launcher: Sequence[str] = LAUNCHER) -> SandboxSearchResult:
     sandbox = Landlock(launcher)
     *_, python, isolated, bare, hidden = launcher
     attempts = (python, isolated, bare, "-c", _ATTEMPTS, hidden, str(os.getpid()))
-    confinement = Confinement(Path("/"), visible=(Path("/"),), hidden=(Path(hidden),))
-    problem = _run(sandbox, attempts, confinement)
+    profile = SandboxProfile(Path("/"), visible=(Path("/"),), hidden=(Path(hidden),))
+    problem = _run(sandbox, attempts, profile)
     return _missing(problem) if problem else SandboxSearchResult(sandbox)
 
 
@@ -113,22 +113,22 @@ for family in (1, 2, 10, 16, 40):
 mode are harmless."""
 
 
-def _run(sandbox: Sandbox, command: Sequence[str], confinement: Confinement) -> str:
+def _run(sandbox: Sandbox, command: Sequence[str], profile: SandboxProfile) -> str:
     """Run a command in a sandbox; return a sentence about what went wrong, or an empty string."""
     try:
-        with sandbox.wrap(command, confinement) as enclosed:
+        with sandbox.wrap(command, profile) as wrapped:
             # In its own process session, so that its orphans are reaped like others.
             completed = subprocess.run(
-                enclosed.arguments,
+                wrapped.arguments,
                 capture_output=True,
                 check=False,
                 cwd="/",
-                pass_fds=(*enclosed.descriptors, *enclosed.without_reaper),
+                pass_fds=(*wrapped.descriptors, *wrapped.without_reaper),
                 start_new_session=True,
                 text=True,
                 timeout=PROBE_S,
             )
-    except (OSError, subprocess.SubprocessError, NotConfined) as error:
+    except (OSError, subprocess.SubprocessError, SandboxError) as error:
         return f"{sandbox.name.capitalize()} can't be run: {error}."
     if completed.returncode == 0:
         return ""

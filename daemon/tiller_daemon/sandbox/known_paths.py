@@ -1,4 +1,4 @@
-"""Paths with a known meaning for confinements: system files, secrets, and files that get executed.
+"""Paths with a known meaning for profiles: system files, secrets, and files that get executed.
 
 These are lists because a program can't recognise a secret by its content. The sandboxes
 (`bubblewrap`, `seatbelt`) hide and protect the paths.

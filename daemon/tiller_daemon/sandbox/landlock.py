@@ -31,14 +31,14 @@ from pathlib import Path
 from typing import Final
 
 from tiller_daemon.sandbox import launcher as sandbox_launcher
-from tiller_daemon.sandbox.confinement import (
+from tiller_daemon.sandbox.base import (
     ROOT_CAPABILITIES,
-    Confinement,
     Sandbox,
+    SandboxProfile,
     WrappedCommand,
 )
-from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.known_paths import root_of
+from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_daemon.sandbox.seccomp import filter_without_namespaces
 
 VERSION_NEEDED: Final = 6
@@ -80,7 +80,7 @@ class Landlock(Sandbox):
     name = "landlock"
     denials = DENIALS
     limits = LIMITS
-    loosest_unasked = Enclosure.READ_ONLY
+    loosest_unasked = SandboxLevel.READ_ONLY
 
     def __init__(self, launcher: Sequence[str] = LAUNCHER) -> None:
         """Confine commands with `launcher`."""
@@ -90,39 +90,37 @@ class Landlock(Sandbox):
     def wrap(
         self,
         arguments: Sequence[str],
-        confinement: Confinement,
+        profile: SandboxProfile,
     ) -> Generator[WrappedCommand]:
         """Yield the command to run instead of `arguments`."""
-        options = _options(confinement, platform.machine())
+        options = _options(profile, platform.machine())
         yield WrappedCommand((*self._launcher, *options, "--", *arguments))
 
 
-def _options(confinement: Confinement, machine: str) -> Generator[str]:
+def _options(profile: SandboxProfile, machine: str) -> Generator[str]:
     """Yield the options for the launcher."""
-    calls = filter_without_namespaces(
-        machine, network=confinement.network, writes=confinement.writes
-    )
-    numbers = ROOT_CAPABILITIES.values() if confinement.writes else ()
+    calls = filter_without_namespaces(machine, network=profile.network, writes=profile.writes)
+    numbers = ROOT_CAPABILITIES.values() if profile.writes else ()
     capabilities = sum(1 << number for number in numbers)
     # Programs need their own entries in `/proc`.
-    readable = (*confinement.visible, PROCESSES)
-    temporary = (confinement.temporary,) if confinement.temporary else ()
-    writable = confinement.writable and (*confinement.writable, SHARED_MEMORY, *SHARED_TEMPORARY)
+    readable = (*profile.visible, PROCESSES)
+    temporary = (profile.temporary,) if profile.temporary else ()
+    writable = profile.writable and (*profile.writable, SHARED_MEMORY, *SHARED_TEMPORARY)
     writable = writable or temporary
     # A writable directory inside another one could be moved away and replaced by a link.
     roots = [root for root in writable if root_of(root, writable)]
     # Nothing inside the workspace can be protected (see the module).
-    workspace = (confinement.workspace,)
-    unwritable = [path for path in confinement.read_only if not root_of(path, workspace)]
+    workspace = (profile.workspace,)
+    unwritable = [path for path in profile.read_only if not root_of(path, workspace)]
     named = (
-        ("--read", (*readable, *confinement.shown, confinement.workspace)),
+        ("--read", (*readable, *profile.shown, profile.workspace)),
         ("--write", writable),
-        ("--hide", (DEVICES, *confinement.hidden)),
+        ("--hide", (DEVICES, *profile.hidden)),
         ("--keep", (*roots, *unwritable)),
     )
     yield from ("--calls", calls.hex(), "--capabilities", str(capabilities))
-    if temporary and not confinement.writable:
-        yield from ("--temporary", str(confinement.temporary))
+    if temporary and not profile.writable:
+        yield from ("--temporary", str(profile.temporary))
     for name, paths in named:
         for path in paths:
             yield from (name, str(path))

@@ -12,7 +12,7 @@ import struct
 import sys
 from collections.abc import Sequence
 
-EXIT_NOT_CONFINED = 126
+EXIT_NO_SANDBOX = 126
 """The exit status of a shell for a command that it can't run."""
 
 SCOPE_ALONE = "--scope"
@@ -100,12 +100,12 @@ def main(arguments: Sequence[str]) -> None:
                 os.environ["TMPDIR"] = restrictions.temporary
     except (OSError, ValueError, KeyError) as error:
         sys.stderr.write(f"tiller: the sandbox can't be set up, so nothing was run: {error}\n")
-        sys.exit(EXIT_NOT_CONFINED)
+        sys.exit(EXIT_NO_SANDBOX)
     try:
         os.execvp(command[0], command)  # noqa: S606 - the purpose of this program
     except OSError as error:
         sys.stderr.write(f"tiller: {command[0]} could not be run: {error}\n")
-        sys.exit(EXIT_NOT_CONFINED)
+        sys.exit(EXIT_NO_SANDBOX)
 
 
 def scope() -> None:

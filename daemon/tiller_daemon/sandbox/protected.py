@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from tiller_daemon.sandbox.confinement import GitUse
+from tiller_daemon.sandbox.base import GitUse
 from tiller_daemon.sandbox.git_repository import GitRepository, find_git, read_index
 from tiller_daemon.sandbox.known_paths import (
     EXECUTED_AT_HOME,

@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from tiller_daemon.files.paths import printable
 from tiller_daemon.private import make_directory
-from tiller_daemon.sandbox.confinement import GitUse
+from tiller_daemon.sandbox.base import GitUse
 from tiller_daemon.sandbox.git_repository import EXECUTED, find_git, read_index
 from tiller_daemon.sandbox.known_paths import is_executed, is_product
 from tiller_daemon.sandbox.scan import Scanner, WorkspaceTooLarge

@@ -1,4 +1,4 @@
-"""Scans a workspace before each command, for paths that the confinement must hide or protect.
+"""Scans a workspace before each command, for paths that the profile must hide or protect.
 
 Files that rules protect are hidden from commands, and so are directories that can't be listed.
 Commands without approval can't write to other repositories in the workspace. A directory is read

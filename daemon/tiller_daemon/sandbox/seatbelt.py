@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tiller_daemon.sandbox.confinement import Confinement, Sandbox, WrappedCommand
+from tiller_daemon.sandbox.base import Sandbox, SandboxProfile, WrappedCommand
 from tiller_daemon.sandbox.known_paths import between, root_of
 
 PROGRAM: Final = "sandbox-exec"
@@ -39,12 +39,12 @@ class Seatbelt(Sandbox):
     def wrap(
         self,
         arguments: Sequence[str],
-        confinement: Confinement,
+        profile: SandboxProfile,
     ) -> Generator[WrappedCommand]:
         """Yield the command to run instead of `arguments`."""
-        temporary = confinement.temporary
+        temporary = profile.temporary
         place = ("/usr/bin/env", f"TMPDIR={temporary}") if temporary else ()
-        yield WrappedCommand((self._program, "-p", profile(confinement), *place, *arguments))
+        yield WrappedCommand((self._program, "-p", rules_for(profile), *place, *arguments))
 
 
 USER_FILES: Final = (
@@ -56,20 +56,20 @@ USER_FILES: Final = (
 """Where users keep files. A command sees just the workspace there, and what else is visible."""
 
 
-def profile(confinement: Confinement) -> str:
-    """Return the profile for a confinement."""
-    protected = [path for path in confinement.read_only if root_of(path, confinement.writable)]
-    temporary = (confinement.temporary,) if confinement.temporary else ()
+def rules_for(profile: SandboxProfile) -> str:
+    """Return the limits of a command in Seatbelt's language."""
+    protected = [path for path in profile.read_only if root_of(path, profile.writable)]
+    temporary = (profile.temporary,) if profile.temporary else ()
     # The last rule wins, so deeper paths come later: a protected directory may contain a writable
     # directory.
-    writes = [(path, "allow file-write*") for path in (*confinement.writable, *temporary)]
+    writes = [(path, "allow file-write*") for path in (*profile.writable, *temporary)]
     writes += [(path, "deny file-write*") for path in protected]
     writes.sort(key=lambda one: len(one[0].parts))
     # Renaming a directory would move the protected and hidden paths in it.
     pins = {
         pin
-        for path in (*protected, *confinement.hidden)
-        if (root := root_of(path, confinement.writable))
+        for path in (*protected, *profile.hidden)
+        if (root := root_of(path, profile.writable))
         for pin in between(root, path)
     }
     lines = [
@@ -78,12 +78,12 @@ def profile(confinement: Confinement) -> str:
         *(f"(deny file-write-unlink (literal {_quoted(path)}))" for path in sorted(pins)),
     ]
     lines += _rules("deny file-read*", USER_FILES)
-    visible = (*confinement.visible, confinement.workspace, *confinement.writable)
+    visible = (*profile.visible, profile.workspace, *profile.writable)
     lines += _rules("allow file-read*", visible)
-    lines += _rules("deny file-read* file-write*", confinement.hidden)
-    lines += _rules("allow file-read*", (*confinement.shown, *temporary))
-    if confinement.network:
-        lines += _rules("deny network-outbound", confinement.hidden)
+    lines += _rules("deny file-read* file-write*", profile.hidden)
+    lines += _rules("allow file-read*", (*profile.shown, *temporary))
+    if profile.network:
+        lines += _rules("deny network-outbound", profile.hidden)
     else:
         lines.append("(deny network*)")
     return "\n".join(lines) + "\n"

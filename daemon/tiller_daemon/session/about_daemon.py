@@ -83,7 +83,7 @@ async def daemon_status(
 
 def _sandbox(services: Services) -> SandboxSummary:
     policy = services.user.configuration().sandbox
-    found = services.commands.confiner.search_result()
+    found = services.commands.sandboxes.search_result()
     if (sandbox := found.sandbox) is None:
         return SandboxSummary(policy.mode, policy.network, problem=found.problem)
     return SandboxSummary(

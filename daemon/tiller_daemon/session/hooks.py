@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from tiller_daemon.config import Hook, HookMoment, ProjectHook
 from tiller_daemon.policy import globs
-from tiller_daemon.sandbox.confinement import CommandSandbox
+from tiller_daemon.sandbox.base import CommandSandbox
 from tiller_daemon.turn.context import TurnContext
 from tiller_daemon.turn.ports import Emit, HookDecision
 from tiller_protocol.events import TurnEnded, WarningRaised
@@ -127,7 +127,7 @@ class HookAnswers(Struct, frozen=True):
 class HookSandbox(NamedTuple):
     """The sandbox for a project's hooks. The user's own hooks run without a sandbox."""
 
-    confined: CommandSandbox | None = None
+    sandbox: CommandSandbox | None = None
     """The sandbox; None if the user lets the project's commands run without one."""
     problem: str = ""
     """Why the hooks can't be run, as a clause; empty if they can."""

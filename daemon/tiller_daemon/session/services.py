@@ -12,8 +12,8 @@ from msgspec import Struct, field
 from tiller_daemon.config import Configuration, LastingRules, McpServer, TrustedProjects
 from tiller_daemon.models.base import ModelClient
 from tiller_daemon.models.images import AcceptedInput
-from tiller_daemon.sandbox.confinement import CommandSandbox
-from tiller_daemon.sandbox.confiner import Confiner
+from tiller_daemon.sandbox.base import CommandSandbox
+from tiller_daemon.sandbox.sandboxes import Sandboxes
 from tiller_daemon.session.clock import Clock
 from tiller_daemon.session.editor_files import EditorFiles
 from tiller_daemon.session.hooks import Hooks
@@ -145,13 +145,13 @@ class ToolServers(Protocol):
 
 
 class LanguageServers(Protocol):
-    """The language servers. With `enclose`, they run in a sandbox; see `lsp.servers`."""
+    """The language servers. With `make_sandbox`, they run in a sandbox; see `lsp.servers`."""
 
     async def before_change(
         self,
         workspace: Path,
         files: Sequence[Path],
-        enclose: Callable[[], Awaitable[CommandSandbox | None]],
+        make_sandbox: Callable[[], Awaitable[CommandSandbox | None]],
     ) -> FileCheck | None:
         """Record the state of files; see `tools.base.Diagnostics`."""
         ...
@@ -160,7 +160,7 @@ class LanguageServers(Protocol):
         self,
         workspace: Path,
         path: Path | None,
-        enclose: Callable[[], Awaitable[CommandSandbox | None]],
+        make_sandbox: Callable[[], Awaitable[CommandSandbox | None]],
     ) -> str:
         """Return the errors in a file, or in all files; see `tools.base.Diagnostics`."""
         ...
@@ -218,7 +218,7 @@ class CommandSettings(Struct, frozen=True):
     """Returns the environment variables for a child process of the call with this id."""
     secrets: Callable[[], tuple[str, ...]]
     """Returns the API keys in use, which are removed from tool output."""
-    confiner: Confiner
+    sandboxes: Sandboxes
     proxies: Mapping[str, str] = field(default_factory=dict[str, str])
     """The daemon's proxy variables with passwords, which tools get but commands never do."""
 

@@ -10,8 +10,8 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct, field
 
-from tiller_daemon.sandbox.confinement import CommandSandbox
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.base import CommandSandbox
+from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_daemon.tools.editors import Editors
 from tiller_daemon.tools.write_scope import WriteScope
 from tiller_protocol.items import BackgroundCommand, DetailKind, Effect, Image, PlanEntry, SubAgent
@@ -42,9 +42,9 @@ class Requirement(Struct, frozen=True):
     detail: str = ""
     """A complete description of what the call would do, for the user."""
 
-    loosest_unasked: Enclosure | None = None
-    """For command lines, the loosest enclosure available for a call that the user was not asked
-    about; None if no enclosure is available."""
+    loosest_unasked: SandboxLevel | None = None
+    """For command lines, the loosest level available for a call that the user was not asked
+    about; None if no level is available."""
 
     problem: str = ""
     """For command lines, why builds in the workspace need approval; empty if they do not."""
@@ -96,9 +96,9 @@ class ToolResult(Struct, frozen=True):
     rejected: bool = False
     """Whether the user rejected a request of the running call."""
     stopped_by: str = ""
-    """The line of output that shows that the enclosure stopped the command."""
+    """The line of output that shows that the level stopped the command."""
     missed: str = ""
-    """An existing path that the output names and that the enclosure hid from the command."""
+    """An existing path that the output names and that the level hid from the command."""
 
 
 class UserAnswer(Struct, frozen=True):
@@ -135,7 +135,7 @@ class BackgroundStart(Struct, frozen=True):
     secrets: tuple[str, ...] = ()
     """Secrets that are removed from the output."""
 
-    confined: CommandSandbox | None = None
+    sandbox: CommandSandbox | None = None
     """The sandbox of the command; None for no sandbox."""
 
 
@@ -155,7 +155,7 @@ class BackgroundReport(Struct, frozen=True):
     """Notes on what the sandbox did, once the command has ended."""
 
     stopped_by: str = ""
-    """The line of output that shows that the enclosure stopped the command."""
+    """The line of output that shows that the level stopped the command."""
 
 
 class Assignment(Struct, frozen=True):
@@ -284,7 +284,7 @@ class CommandAccess(Struct, frozen=True):
     which the daemon finds processes that a call left behind. A call that starts no process need
     not wait for the environment."""
     background: BackgroundCommands
-    confined: CommandSandbox | None = None
+    sandbox: CommandSandbox | None = None
     """The sandbox of the command; None for no sandbox."""
 
 

@@ -1,6 +1,6 @@
 """The places that a task declares for its sub-agent, which may change nothing else. Pure.
 
-`session.calls.write_limits` refuses calls that would write elsewhere, and enclosures keep commands
+`session.calls.write_limits` refuses calls that would write elsewhere, and sandboxes keep commands
 from it.
 """
 

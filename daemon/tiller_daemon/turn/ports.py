@@ -111,7 +111,7 @@ class PreparedCall(Protocol):
 
     @property
     def was_stopped(self) -> bool:
-        """Whether the call seemed only to read, but its enclosure stopped it when it wrote."""
+        """Whether the call seemed only to read, but its sandbox stopped it when it wrote."""
         ...
 
     async def permit(self) -> Refusal | None:

@@ -6,7 +6,7 @@ Their files are those of `support.jail`: `tests/e2e/test_unasked_lines.py` runs 
 from typing import Literal, NamedTuple
 
 Holds = Literal["asks", "writes nothing", "sees the workspace only", "hides secrets", "runs inside"]
-"""A question; or the read-only enclosure, and what of it."""
+"""A question; or the read-only sandbox, and what of it."""
 
 
 class Attack(NamedTuple):

@@ -11,7 +11,7 @@ from policy.shell.attack_lines import ATTACKS
 from tiller_daemon.config import LastingRule
 from tiller_daemon.policy.rules import decide, grants, patterns_for_always
 from tiller_daemon.policy.shell.command_line import parse
-from tiller_daemon.policy.shell.enclosures import last_match, seems_to_read
+from tiller_daemon.policy.shell.levels import last_match, seems_to_read
 from tiller_daemon.policy.shell.network import judge_network
 from tiller_daemon.policy.shell.purposes import purpose_of
 from tiller_daemon.session.calls.command_paths import network_requirement

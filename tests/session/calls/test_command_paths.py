@@ -1,4 +1,4 @@
-"""A command that names hidden paths asks first (T1, G13), as it would fail in its enclosure.
+"""A command that names hidden paths asks first (T1, G13), as it would fail in its level.
 
 `tests/e2e/test_unasked_lines.py` shows that paths stay hidden whatever a line says.
 """
@@ -9,7 +9,7 @@ import pytest
 
 from support.granting import granted_by_always
 from tiller_daemon.policy.rules import BUILT_IN, decide, evaluate
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_daemon.session.calls.command_paths import (
     further_requirements,
     requirements_without_sandbox,
@@ -19,7 +19,7 @@ from tiller_protocol.settings import Rule
 
 
 def command(text: str) -> Requirement:
-    return Requirement("bash", (text,), kind="command", loosest_unasked=Enclosure.BUILD)
+    return Requirement("bash", (text,), kind="command", loosest_unasked=SandboxLevel.BUILD)
 
 
 def beyond(text: str, workspace: Path, *rules: Rule) -> list[tuple[str, tuple[str, ...]]]:
@@ -150,7 +150,7 @@ def test_files_are_protected_by_the_rules_of_the_session_too(workspace: Path) ->
 
 
 @pytest.mark.parametrize("text", ["cat $file", "cat .e*", "cat link", "cat < .env", "cat {.env,a}"])
-def test_what_only_the_run_will_tell_is_left_to_the_enclosure(text, workspace: Path) -> None:
+def test_what_only_the_run_will_tell_is_left_to_the_sandbox(text, workspace: Path) -> None:
     assert beyond(text, workspace) == []
 
 
@@ -162,11 +162,11 @@ def test_a_command_that_asks_anyway_is_asked_about_as_a_whole(text, workspace: P
     assert decide([command(text)], [], "ask").action == "ask"
 
 
-@pytest.mark.parametrize("confined", [True, False])
-def test_without_a_sandbox_every_command_that_is_not_confined_needs_permission(confined) -> None:
+@pytest.mark.parametrize("sandbox", [True, False])
+def test_without_a_sandbox_every_command_that_is_not_confined_needs_permission(sandbox) -> None:
     for text in ("ls", "rm x", "pytest"):
-        found = requirements_without_sandbox([command(text)], reads_are_confined=confined)
-        asks = text != "ls" or not confined
+        found = requirements_without_sandbox([command(text)], reads_are_sandboxed=sandbox)
+        asks = text != "ls" or not sandbox
         assert [requirement.subjects for requirement in found] == ([(text,)] if asks else [])
         assert all(requirement.permission == "unsandboxed" for requirement in found)
 

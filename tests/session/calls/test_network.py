@@ -1,6 +1,6 @@
 """A command has the network only where a rule that names the command, or an answer, opens it.
 
-The sandbox here confines nothing; the tool reports the enclosure that it was given.
+The sandbox here confines nothing; the tool reports the level that it was given.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,8 +18,8 @@ from tiller_daemon.config import Agent, SandboxPolicy
 from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.shell.command_line import parse
-from tiller_daemon.sandbox.confinement import SandboxSearchResult
-from tiller_daemon.sandbox.confiner import Confiner
+from tiller_daemon.sandbox.base import SandboxSearchResult
+from tiller_daemon.sandbox.sandboxes import Sandboxes
 from tiller_daemon.tools.base import ToolEnvironment, ToolResult
 from tiller_daemon.tools.commands.bash import BASH, BashArguments
 from tiller_protocol.answers import SessionResult
@@ -42,11 +42,11 @@ CALLS = 12
 
 
 async def _tell(arguments: BashArguments, environment: ToolEnvironment) -> ToolResult:
-    """Report the command's enclosure; say that it stopped the command `./stopped`."""
-    confined = environment.commands.confined
-    if confined is None:
+    """Report the command's level; say that it stopped the command `./stopped`."""
+    sandbox = environment.commands.sandbox
+    if sandbox is None:
         return ToolResult("outside")
-    said = f"{confined.enclosure.name} {'open' if confined.confinement.network else 'closed'}"
+    said = f"{sandbox.level.name} {'open' if sandbox.profile.network else 'closed'}"
     stops = "./stopped" in arguments.command
     return ToolResult(said, failed=stops, stopped_by="x: denied" if stops else "")
 
@@ -56,7 +56,7 @@ async def world(nursery: trio.Nursery, tmp_path: Path):
     made = World({"s": Script((DONE,))})
     made.workspace = str(tmp_path)
     made.more_tools = (structs.replace(BASH, run=_tell),)
-    made.confiner = Confiner(
+    made.sandboxes = Sandboxes(
         lambda: SandboxSearchResult(ConfinesNothing()), Path("/nonexistent"), {}
     )
     made.configuration = structs.replace(
@@ -229,7 +229,7 @@ async def test_a_rule_that_lets_a_command_out_leaves_nothing_to_ask(world: World
     assert [call.output for call in calls_of(world, session_id)] == ["outside"]
 
 
-async def test_a_build_that_gets_it_stays_in_the_enclosure_of_builds(world: World) -> None:
+async def test_a_build_that_gets_it_stays_in_the_sandbox_of_builds(world: World) -> None:
     rules = (Rule("network", "make *", "allow"),)
     session_id = await play(
         world, "make test", "pytest", say=lambda _: ("reject", ""), permissions=rules

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_daemon.session.calls.command_paths import (
     further_requirements,
     network_requirement,
@@ -60,7 +60,7 @@ async def test_a_grant_settles_a_call_only_when_it_covers_all_that_the_call_need
 @pytest.mark.promise("B36")
 async def test_a_build_that_wants_more_is_settled_by_a_rule_and_not_by_where_builds_run():
     asked = Asked()
-    need = Requirement("bash", ("make",), kind="command", loosest_unasked=Enclosure.BUILD)
+    need = Requirement("bash", ("make",), kind="command", loosest_unasked=SandboxLevel.BUILD)
     assert asked.permission.verdict((need,)).action == "allow"
     await asked.permission.ask_about(CALL, need)
     assert not asked.is_allowed()

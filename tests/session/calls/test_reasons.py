@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiller_daemon.policy.rules import BUILT_IN, decide
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_daemon.session.calls.reasons import REASONS_MAX, reasons
 from tiller_daemon.session.requests import Reply
 from tiller_daemon.tools.base import Requirement
@@ -31,7 +31,7 @@ requirements = st.lists(
         st.builds(
             lambda line, most: Requirement("bash", (line,), kind="command", loosest_unasked=most),
             st.sampled_from(LINES),
-            st.sampled_from((None, Enclosure.READ_ONLY, Enclosure.BUILD)),
+            st.sampled_from((None, SandboxLevel.READ_ONLY, SandboxLevel.BUILD)),
         ),
     ),
     max_size=4,

@@ -1,6 +1,6 @@
 """Commands within the limits of tasks: what they can write, and where no command may run.
 
-The sandbox here confines nothing; the tool records the enclosure that it was given.
+The sandbox here confines nothing; the tool records the level that it was given.
 """
 
 import subprocess
@@ -17,9 +17,9 @@ from support.sandboxes import ConfinesNothing
 from support.world import World
 from tiller_daemon.config import Agent, SandboxPolicy
 from tiller_daemon.models.scripted import CallPart, HangPart, Script, ScriptStep
-from tiller_daemon.sandbox.confinement import Confinement, Sandbox, SandboxSearchResult
-from tiller_daemon.sandbox.confiner import Confiner
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.base import Sandbox, SandboxProfile, SandboxSearchResult
+from tiller_daemon.sandbox.level import SandboxLevel
+from tiller_daemon.sandbox.sandboxes import Sandboxes
 from tiller_daemon.tools.base import ToolEnvironment, ToolResult
 from tiller_daemon.tools.commands.bash import BASH, BashArguments
 from tiller_protocol.events import ItemCompleted
@@ -32,17 +32,17 @@ HANGS = ScriptStep(parts=(HangPart(),))
 
 
 class Played:
-    """A world that has played a turn: its calls in all sessions, and its commands' enclosures."""
+    """A world that has played a turn: its calls in all sessions, and its commands' sandboxes."""
 
     def __init__(self, workspace: Path) -> None:
         self.workspace = workspace
-        self.confined: list[Confinement | None] = []
+        self.sandbox: list[SandboxProfile | None] = []
         self.calls: list[ToolCall] = []
 
     async def run(self, arguments: BashArguments, environment: ToolEnvironment) -> ToolResult:
         await trio.lowlevel.checkpoint()
-        confined = environment.commands.confined
-        self.confined.append(confined and confined.confinement)
+        sandbox = environment.commands.sandbox
+        self.sandbox.append(sandbox and sandbox.profile)
         if arguments.command == REPLACE:
             (self.workspace / "a").rmdir()
             (self.workspace / "a").symlink_to("b")
@@ -82,7 +82,7 @@ async def play(nursery: trio.Nursery, workspace: Path) -> AsyncGenerator[Play]:
         server_tool = structs.replace(Stores().tool(), server="shop")
         world.more_tools = (structs.replace(BASH, run=played.run), server_tool)
         found = SandboxSearchResult(sandbox, "This is a test.")
-        world.confiner = Confiner(lambda: found, Path("/nonexistent"), {})
+        world.sandboxes = Sandboxes(lambda: found, Path("/nonexistent"), {})
         world.configuration = structs.replace(
             world.configuration,
             sandbox=SandboxPolicy(mode),
@@ -115,32 +115,32 @@ async def test_a_command_can_write_in_the_paths_of_its_task_alone(
 ) -> None:
     worker = (calls(bash("rm -r b")), says("done"))
     played = await play(calls(task("a")), worker=worker, mode=mode, sandbox=ConfinesNothing())
-    (confined,) = played.confined
-    assert confined
-    assert confined.writable == (played.workspace / "a",)
-    assert (confined.git, played.workspace in confined.read_only) == ((), True)
+    (sandbox,) = played.sandbox
+    assert sandbox
+    assert sandbox.writable == (played.workspace / "a",)
+    assert (sandbox.git, played.workspace in sandbox.read_only) == ((), True)
 
 
 async def test_a_place_that_became_a_link_can_not_be_written(play: Play) -> None:
     worker = (calls(bash(REPLACE)), calls(bash("rm -r b")), says("done"))
     played = await play(calls(task("a")), worker=worker, sandbox=ConfinesNothing())
-    assert [one and one.writable for one in played.confined] == [(played.workspace / "a",), ()]
+    assert [one and one.writable for one in played.sandbox] == [(played.workspace / "a",), ()]
 
 
 async def test_a_command_can_not_write_what_a_background_sub_agent_has_claimed(play: Play) -> None:
     steps = (calls(task("a", "new", background=True)), calls(bash("rm -r b")))
     played = await play(*steps, worker=(HANGS,), sandbox=ConfinesNothing())
-    (confined,) = played.confined
-    assert confined
-    assert played.workspace in confined.writable
-    assert played.workspace / "a" in confined.read_only
-    assert played.workspace / "new" in confined.read_only
+    (sandbox,) = played.sandbox
+    assert sandbox
+    assert played.workspace in sandbox.writable
+    assert played.workspace / "a" in sandbox.read_only
+    assert played.workspace / "new" in sandbox.read_only
 
 
 async def test_without_a_sandbox_no_command_runs_under_limits(play: Play) -> None:
     worker = (calls(bash("rm -r b")), says("done"))
     played = await play(calls(task("a")), worker=worker)
-    assert played.confined == []
+    assert played.sandbox == []
     assert (
         "without a sandbox, nothing limits where a command writes. Your task lets"
         in played.outputs[0]
@@ -151,8 +151,8 @@ async def test_a_sandbox_that_can_not_keep_a_claim_from_commands_runs_none_that_
     play: Play,
 ) -> None:
     steps = (calls(task("a", background=True)), calls(bash("rm -r b")))
-    played = await play(*steps, worker=(HANGS,), sandbox=ConfinesNothing(Enclosure.READ_ONLY))
-    assert played.confined == []
+    played = await play(*steps, worker=(HANGS,), sandbox=ConfinesNothing(SandboxLevel.READ_ONLY))
+    assert played.sandbox == []
     assert (
         "can't keep commands out of a part of the workspace. The background sub-agent t1"
         in played.outputs[0]

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 import trio
 
+from tiller_daemon.sandbox.base import CommandSandbox, SandboxProfile
 from tiller_daemon.sandbox.bubblewrap import Bubblewrap
-from tiller_daemon.sandbox.confinement import CommandSandbox, Confinement
 from tiller_daemon.sandbox.detect import bubblewrap_program
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_daemon.tools.base import ToolFailure
 from tiller_daemon.tools.commands.bash import BashArguments
 from tiller_daemon.tools.commands.sandbox_notes import NOT_RUN, sandbox_notes
@@ -62,8 +62,8 @@ async def test_a_death_by_signal_is_said(bench):
 
 async def test_a_command_whose_sandbox_can_not_be_set_up_did_not_run(bench, bubblewrap):
     gone = bench.workspace / "gone"
-    held = Confinement(bench.workspace, writable=(bench.workspace,), read_only=(gone,))
-    bench.confined = CommandSandbox(bubblewrap, held, Enclosure.SESSION, [])
+    held = SandboxProfile(bench.workspace, writable=(bench.workspace,), read_only=(gone,))
+    bench.sandbox = CommandSandbox(bubblewrap, held, SandboxLevel.SESSION, [])
     result = await bench.call("bash", command="touch ran")
     assert str(gone) in result.output
     assert result.output.endswith(f"\n[{NOT_RUN}]")
@@ -74,17 +74,17 @@ async def test_a_command_whose_sandbox_can_not_be_set_up_did_not_run(bench, bubb
 async def test_of_a_command_that_was_stopped_a_path_that_it_missed_is_not_asked_for(
     bench, bubblewrap
 ):
-    held = Confinement(bench.workspace, visible=(), writable=(bench.workspace,))
-    confined = CommandSandbox(bubblewrap, held, Enclosure.SESSION, [])
-    seen = sandbox_notes(confined, 1, f"no {HERE}", has_run=True)
+    held = SandboxProfile(bench.workspace, visible=(), writable=(bench.workspace,))
+    sandbox = CommandSandbox(bubblewrap, held, SandboxLevel.SESSION, [])
+    seen = sandbox_notes(sandbox, 1, f"no {HERE}", has_run=True)
     assert (seen.missed, seen.stopped_by) == (str(HERE), str(HERE))
-    seen = sandbox_notes(confined, 1, f"npm error code EROFS\nno {HERE}", has_run=True)
+    seen = sandbox_notes(sandbox, 1, f"npm error code EROFS\nno {HERE}", has_run=True)
     assert (seen.missed, seen.stopped_by) == ("", "npm error code EROFS")
 
 
 async def test_the_status_of_a_sandboxed_command_is_its_own(bench, bubblewrap, tmp_path):
-    held = Confinement(bench.workspace, temporary=tmp_path / "spill" / "tmp")
-    bench.confined = CommandSandbox(bubblewrap, held, Enclosure.READ_ONLY, [])
+    held = SandboxProfile(bench.workspace, temporary=tmp_path / "spill" / "tmp")
+    bench.sandbox = CommandSandbox(bubblewrap, held, SandboxLevel.READ_ONLY, [])
     result = await bench.call("bash", command="echo bwrap: no; exit 1")
     assert (result.output, result.exit_status) == ("bwrap: no\n[Exit status 1.]", 1)
 

@@ -1,10 +1,10 @@
 """Splits a command line into its simple commands. Pure.
 
 The parser is tree-sitter. Commands are found everywhere: in pipes, loops, functions and
-substitutions. They decide which rules match and which enclosure a line gets. A mistake costs no
-more than a needless question, because the enclosure limits the line whatever it does.
+substitutions. They decide which rules match and which level a line gets. A mistake costs no
+more than a needless question, because the sandbox limits the line whatever it does.
 
-Only `plain` must never be wrong: rules let a plain line out of the read-only enclosure, so no other
+Only `plain` must never be wrong: rules let a plain line out of the read-only sandbox, so no other
 command than the ones found may run. A line is plain if every node of its syntax tree is on a short
 list and only blanks separate the nodes.
 """
@@ -80,7 +80,7 @@ _DASH: Final = re.compile(r"[ \t]+-[ \t]+\Z")
 _HEREDOC_END: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 _NOWHERE: Final = re.compile(r"/dev/(?:null|stdout|stderr|tty)\Z")
 _TEMPORARY: Final = re.compile(r"/tmp/(?!.*\.\.)")  # noqa: S108
-"""Every enclosure has a private `/tmp`."""
+"""Every sandbox has a private `/tmp`."""
 
 _WRAPPER_ARGUMENT: Final = re.compile(r"-|\d+(?:\.\d+)?[smhd]?\Z|\w+=|\{\}\Z|\Z")
 """Arguments of a wrapper that can't be the name of the wrapped command."""

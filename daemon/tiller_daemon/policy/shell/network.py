@@ -1,4 +1,4 @@
-"""Decides whether a command line may use the network although its enclosure has none. Pure.
+"""Decides whether a command line may use the network although its sandbox has none. Pure.
 
 The table of commands known to need the network is only a hint, so that the user is asked before
 such a command fails. Only a rule or the user's answer opens the network.
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tiller_daemon.policy.shell.command_line import CommandLine, SimpleCommand, parse
-from tiller_daemon.policy.shell.enclosures import (
+from tiller_daemon.policy.shell.levels import (
     NETWORK,
     LineVerdict,
     ask,
@@ -21,7 +21,7 @@ from tiller_daemon.policy.shell.enclosures import (
 )
 from tiller_daemon.policy.shell.programs import find_program, word_set
 from tiller_daemon.policy.shell.purposes import purpose_of, subcommands
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_protocol.settings import Rule
 
 _ALWAYS: Final = word_set("bunx curl pnpx sftp ssh uvx wget")
@@ -82,9 +82,9 @@ def judge_network(line: str, rules: Sequence[Rule]) -> LineVerdict:
     so it is allowed only if rules cover every command. It is denied without a question if no
     command is known to need it.
     """
-    closed = LineVerdict("deny", Enclosure.SESSION, f"`{line}` runs without a network.", line)
+    closed = LineVerdict("deny", SandboxLevel.SESSION, f"`{line}` runs without a network.", line)
     if seems_to_read(line):
-        return closed  # No rule or answer opens the network to the read-only enclosure.
+        return closed  # No rule or answer opens the network to the read-only sandbox.
     named = [rule for rule in rules if rule.permission == NETWORK]
     parsed = parse(line)
     strict = [rule for each in parsed.commands if (rule := strict_rule(each, NETWORK, named))]

@@ -14,7 +14,7 @@ from msgspec import structs
 from tiller_daemon.processes.capture import Capture
 from tiller_daemon.processes.command import CommandInput, CommandProblem, run_command
 from tiller_daemon.processes.terminal_text import TerminalText, last_state
-from tiller_daemon.sandbox.confinement import CommandSandbox
+from tiller_daemon.sandbox.base import CommandSandbox
 from tiller_daemon.sandbox.quarantine import QUARANTINED
 from tiller_daemon.session.background.listing import listed_with, next_id
 from tiller_daemon.session.outbox import Outbox
@@ -52,7 +52,7 @@ class _RunningCommand:
     """Writes all output to a file."""
     typed: CommandInput
     """The command's standard input."""
-    confined: CommandSandbox | None
+    sandbox: CommandSandbox | None
     """The command's sandbox; None without a sandbox."""
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     """Cancelling this ends the command."""
@@ -93,7 +93,7 @@ class Background:
 
     def writing_to(self, scope: WriteScope) -> list[str]:
         """Return the ids of running commands that may write to a scope."""
-        return [one.listed.id for one in self._running if _may_write(one.confined, scope)]
+        return [one.listed.id for one in self._running if _may_write(one.sandbox, scope)]
 
     async def start(self, start: BackgroundStart) -> BackgroundReport:
         """Start a command and watch it for `FIRST_LOOK_S`; raises `ToolFailure`."""
@@ -115,7 +115,7 @@ class Background:
             listed,
             Capture(start.spill_path, TerminalText()),
             CommandInput(terminal=start.terminal),
-            start.confined,
+            start.sandbox,
         )
         self._commands[listed.id] = command
         self._record(listed)
@@ -218,7 +218,7 @@ class Background:
                     timeout_s=float("inf"),
                     command_input=command.typed,
                     secrets=start.secrets,
-                    confined=start.confined,
+                    sandbox=start.sandbox,
                 )
                 state, status, has_run = "exited", end.status, end.has_run
                 await command.capture.spill()
@@ -229,7 +229,7 @@ class Background:
             command.capture.close()
             printed = command.capture.result()
             command.sandbox_notes = sandbox_notes(
-                start.confined,
+                start.sandbox,
                 status or 0,
                 f"{printed.head}\n{printed.tail}",
                 has_run=has_run,
@@ -237,7 +237,7 @@ class Background:
             command.listed = structs.replace(
                 command.listed, state=state, exit_status=status, ended_at=self._time()
             )
-            for text in start.confined.notices if start.confined else ():
+            for text in start.sandbox.notices if start.sandbox else ():
                 self._outbox.put(WarningRaised(QUARANTINED, text))
             # The end is news too: a waiting poll must return.
             command.ended.set()
@@ -256,17 +256,17 @@ class Background:
         return command
 
 
-def _may_write(confined: CommandSandbox | None, scope: WriteScope) -> bool:
+def _may_write(sandbox: CommandSandbox | None, scope: WriteScope) -> bool:
     """Whether a command may write to a scope; without a sandbox, it may write anywhere."""
-    if confined is None:
+    if sandbox is None:
         return True
-    confinement = confined.confinement
-    protected = confinement.read_only
+    profile = sandbox.profile
+    protected = profile.read_only
     open_roots = (
         root for root in scope.roots if not any(root.is_relative_to(one) for one in protected)
     )
     return any(
         root.is_relative_to(place) or place.is_relative_to(root)
         for root in open_roots
-        for place in confinement.writable
+        for place in profile.writable
     )

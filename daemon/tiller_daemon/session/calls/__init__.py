@@ -1,12 +1,12 @@
-"""The tool calls of a turn: their permission, enclosure and execution.
+"""The tool calls of a turn: their permission, level and execution.
 
 `toolbox.py` finds a call's tool and validates the arguments. `turn_tools.py` holds the settings and
 services that a turn's calls share. `tool_call.py` takes one call from permission to result.
 `turn_diagnostics.py` shows a turn's sandbox to language servers. `write_limits.py` limits where a
 turn may write. `permission.py` asks the policy, and then the user. `reasons.py` states why a call
-may run. `turn_enclosures.py` prepares a command's enclosure. `environments.py` gives a running tool
+may run. `turn_sandboxes.py` prepares a command's level. `environments.py` gives a running tool
 its resources, such as files and processes. `command_paths.py` finds the additional permissions that
-a command line needs. `escalation.py` offers to run a command in a looser enclosure.
+a command line needs. `escalation.py` offers to run a command in a looser sandbox.
 
 `session/calls/toolbox.py` finds the tool, validates the arguments and returns a `PreparedToolCall`
 (`session/calls/tool_call.py`). That object knows the call's requirements, and has three methods:
@@ -15,7 +15,7 @@ a command line needs. `escalation.py` offers to run a command in a looser enclos
   policy again. Finally, if the policy says `ask`, `permit` asks the user. If files have changed
   before the user answers, and the call therefore needs other permissions, `permit` refuses the
   call.
-- `run` makes the enclosure and runs the tool.
+- `run` makes the level and runs the tool.
 - `run_again` repeats a command that seemed only to read, but was stopped when it tried to write.
 
 While a response streams, a read-only call starts as soon as its arguments are complete, unless:

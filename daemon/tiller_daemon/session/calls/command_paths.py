@@ -1,6 +1,6 @@
-"""Finds further permissions for command lines: to see files that enclosures hide, and the network.
+"""Finds further permissions for command lines: to see files that sandboxes hide, and the network.
 
-Protection does not depend on this module: the enclosure hides these files whatever the line names.
+Protection does not depend on this module: the sandbox hides these files whatever the line names.
 But the user should be asked before a command that would otherwise fail, and it may see the files
 once they approve. Only literal words of the line count, and only existing protected files.
 """
@@ -15,19 +15,19 @@ from tiller_daemon.files.paths import Location, PathProblem, locate, printable
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.rules import PROTECTED_PATH
 from tiller_daemon.policy.shell.command_line import SimpleCommand, parse
-from tiller_daemon.policy.shell.enclosures import (
+from tiller_daemon.policy.shell.levels import (
     NETWORK,
     UNSANDBOXED,
-    needed_enclosure,
+    needed_level,
     seems_to_read,
 )
 from tiller_daemon.policy.shell.programs import find_program
-from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.known_paths import is_protected
+from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_daemon.tools.base import Requirement, SubjectKind
 
 _KERNEL_PATHS = re.compile(r"/(?:(?:proc|dev|sys)(?:/|\Z)|\Z)")
-"""Paths that an enclosure provides itself, and that lead elsewhere in this process."""
+"""Paths that a sandbox provides itself, and that lead elsewhere in this process."""
 
 _PARTS = re.compile(r"[=:]")
 """Separators before a path in a word: `--file=.env`, `HEAD:.env`."""
@@ -45,7 +45,7 @@ def further_requirements(
     links) needs a separate permission although its name does not show that.
     """
     reading = [
-        line for line in command_lines(requirements) if needed_enclosure(line) < Enclosure.SESSION
+        line for line in command_lines(requirements) if needed_level(line) < SandboxLevel.SESSION
     ]
     return (
         *_outside_requirements(reading, workspace, shown),
@@ -55,16 +55,16 @@ def further_requirements(
 
 
 def requirements_without_sandbox(
-    requirements: Iterable[Requirement], *, reads_are_confined: bool
+    requirements: Iterable[Requirement], *, reads_are_sandboxed: bool
 ) -> tuple[Requirement, ...]:
     """Return a permission for each command line that will run without a sandbox.
 
-    With `reads_are_confined`, a line runs in a sandbox if it seems only to read.
+    With `reads_are_sandboxed`, a line runs in a sandbox if it seems only to read.
     """
     return tuple(
         unsandboxed_requirement(line, "Run without a sandbox")
         for line in command_lines(requirements)
-        if not (reads_are_confined and seems_to_read(line))
+        if not (reads_are_sandboxed and seems_to_read(line))
     )
 
 
@@ -74,7 +74,7 @@ def unsandboxed_requirement(command: str, warning: str) -> Requirement:
 
 
 def network_requirement(command: str) -> Requirement:
-    """Return the permission to use the network in an enclosure that has none."""
+    """Return the permission to use the network in a sandbox that has none."""
     return _of_command(NETWORK, "network", command, "Run with network access")
 
 

@@ -8,7 +8,7 @@ from msgspec import Struct, structs
 
 from tiller_daemon.policy.readable import Readable
 from tiller_daemon.redaction.byte_stream import without_secrets
-from tiller_daemon.sandbox.confinement import CommandSandbox
+from tiller_daemon.sandbox.base import CommandSandbox
 from tiller_daemon.session.calls.permission import Permission
 from tiller_daemon.session.services import CommandSettings
 from tiller_daemon.tools.base import (
@@ -54,7 +54,7 @@ class Environments(Struct, frozen=True):
         self,
         call: ToolCall,
         requirements: tuple[Requirement, ...],
-        confined: CommandSandbox | None,
+        sandbox: CommandSandbox | None,
         output: Output,
     ) -> ToolEnvironment:
         """Return the environment of one call."""
@@ -66,7 +66,7 @@ class Environments(Struct, frozen=True):
             session_id=self.context.session_id,
             call_id=call.id,
             files=structs.replace(self.files, readable=readable),
-            commands=CommandAccess(variables, self.background, confined),
+            commands=CommandAccess(variables, self.background, sandbox),
             user=UserAccess(
                 output=lambda piece: output(self.without_secrets(piece)),
                 show_plan=lambda plan: self.emit(PlanUpdated(plan)),

@@ -1,7 +1,7 @@
-"""Escalation: if the user agrees, a command that its enclosure stopped runs again in a looser one.
+"""Escalation: if the user agrees, a command that its sandbox stopped runs again in a looser one.
 
 The model can't ask for an escalation: no tool has an argument for it. If a command seemed only
-to read, but tried to write, it may get the session's enclosure. So may a build if that enclosure is
+to read, but tried to write, it may get the session's sandbox. So may a build if that level is
 enough; any other command may run outside.
 """
 
@@ -12,12 +12,12 @@ from typing import NamedTuple
 from msgspec import structs
 
 from tiller_daemon.policy.rules import BUILT_IN, Verdict
-from tiller_daemon.policy.shell.enclosures import judge_line, may_run_outside
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.policy.shell.levels import judge_line, may_run_outside
+from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_daemon.session.calls.command_paths import path_requirement, unsandboxed_requirement
 from tiller_daemon.session.calls.permission import Permission
 from tiller_daemon.session.calls.reasons import by_answer, reasons
-from tiller_daemon.session.calls.turn_enclosures import OUTSIDE, TurnEnclosures
+from tiller_daemon.session.calls.turn_sandboxes import OUTSIDE, TurnSandboxes
 from tiller_daemon.tools.base import Requirement, ToolResult
 from tiller_protocol.items import Allowed, ToolCall
 
@@ -38,7 +38,7 @@ DECLINED = "[The user was asked to let the command {what}, and declined.{comment
 class Escalated(NamedTuple):
     """The permission to run a stopped command again."""
 
-    enclosure: Enclosure
+    level: SandboxLevel
     """Where the command runs again."""
     allowed: Allowed
     """Why it may run there."""
@@ -49,15 +49,15 @@ class Escalated(NamedTuple):
 class Escalation:
     """The escalations of one turn. Once the user has declined, the turn offers no more of them."""
 
-    def __init__(self, permission: Permission, enclosures: TurnEnclosures) -> None:
+    def __init__(self, permission: Permission, sandboxes: TurnSandboxes) -> None:
         self._permission = permission
-        self._enclosures = enclosures
+        self._sandboxes = sandboxes
         self._declined = False
 
     async def offer(
-        self, call: ToolCall, requirement: Requirement, tried: Enclosure, result: ToolResult
+        self, call: ToolCall, requirement: Requirement, tried: SandboxLevel, result: ToolResult
     ) -> ToolResult | Escalated:
-        """Ask whether a command that was stopped in `tried` may run in a looser enclosure.
+        """Ask whether a command that was stopped in `tried` may run in a looser sandbox.
 
         `requirement` is the permission to run the command line. If the command may not run again,
         returns its final result.
@@ -67,26 +67,26 @@ class Escalation:
         (command,) = requirement.subjects
         if result.missed:
             return await self._offer_to_show(call, command, tried, result)
-        # Offer the next looser enclosure if it is enough, as running outside is the last resort.
-        if tried is Enclosure.BUILD and self._enclosures.session_allows_more(result):
-            enclosure, what = Enclosure.SESSION, "do more than build"
+        # Offer the next looser sandbox if it is enough, as running outside is the last resort.
+        if tried is SandboxLevel.BUILD and self._sandboxes.session_allows_more(result):
+            level, what = SandboxLevel.SESSION, "do more than build"
             warning = "Allow a command to do more than build"
             wanted = structs.replace(requirement, warning=warning)
-        elif self._enclosures.limits.are_set:
+        elif self._sandboxes.limits.are_set:
             # Outside, nothing would hold the command to the limits.
             return result
         else:
-            enclosure, what = Enclosure.OUTSIDE, "run outside the sandbox"
+            level, what = SandboxLevel.OUTSIDE, "run outside the sandbox"
             wanted = unsandboxed_requirement(command, "Run OUTSIDE the sandbox")
         reply = await self._permission.offer(call, quoting(wanted, result))
         if reply is None:
             return result
         if reply.approves:
-            return Escalated(enclosure, by_answer(wanted.permission, command, reply))
+            return Escalated(level, by_answer(wanted.permission, command, reply))
         return self._decline(result, what, reply.text)
 
     async def _offer_to_show(
-        self, call: ToolCall, command: str, tried: Enclosure, result: ToolResult
+        self, call: ToolCall, command: str, tried: SandboxLevel, result: ToolResult
     ) -> ToolResult | Escalated:
         """Ask whether a command that failed may see the path that it missed."""
         path = result.missed
@@ -107,38 +107,38 @@ class Escalation:
         """
         (command,) = requirement.subjects
         # Judge the command as if no sandbox worked, so that only explicit rules can allow it.
-        rules = (*BUILT_IN, *self._enclosures.rules())
+        rules = (*BUILT_IN, *self._sandboxes.rules())
         line = judge_line(command, requirement.permission, rules, None)
         verdict = Verdict(line.action, line.reason, requirement.permission, command, line.rule)
-        permissions = self._enclosures.context.permissions
+        permissions = self._sandboxes.context.permissions
         if permissions.read_only or permissions.sandbox.mode == "read_only":
             return result
         if verdict.action == "deny":
             return result
-        if self._enclosures.not_enforced(Enclosure.SESSION):
+        if self._sandboxes.not_enforced(SandboxLevel.SESSION):
             return result
         # Where nothing enforces the mode, a rule for the command is not enough; see `must_ask`.
-        if self._enclosures.asks and not may_run_outside(command, rules):
+        if self._sandboxes.asks and not may_run_outside(command, rules):
             requirement = unsandboxed_requirement(command, requirement.warning)
             verdict = structs.replace(verdict, action="ask")
         if verdict.action == "allow" or self._permission.approve == "always":
             by_rules = structs.replace(verdict, parts=(verdict,))
             reason = reasons(by_rules, self._permission.granted())[0]
-            return Escalated(Enclosure.SESSION, reason)
+            return Escalated(SandboxLevel.SESSION, reason)
         if self._permission.approve == "never" or self._declined:
             return result
-        enclosure = Enclosure.SESSION
+        level = SandboxLevel.SESSION
         wanted = structs.replace(requirement, warning="Allow a command that tried to write")
-        # git's configuration stays read-only in every enclosure.
+        # git's configuration stays read-only in every sandbox.
         is_configuration = re.search(r"\.git/(?:\S*/)?config", result.stopped_by)
-        if is_configuration and not self._enclosures.limits.are_set:
-            enclosure = Enclosure.OUTSIDE
+        if is_configuration and not self._sandboxes.limits.are_set:
+            level = SandboxLevel.OUTSIDE
             wanted = unsandboxed_requirement(command, "Run OUTSIDE the sandbox")
         reply = await self._permission.ask_about(call, quoting(wanted, result))
         if reply is None:
             return result
         if reply.approves:
-            return Escalated(enclosure, by_answer(wanted.permission, command, reply))
+            return Escalated(level, by_answer(wanted.permission, command, reply))
         return self._decline(result, "write", reply.text)
 
     def _decline(self, result: ToolResult, what: str, text: str) -> ToolResult:

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec import Struct, structs
 
 from tiller_daemon.policy.rules import PROTECTED_PATH, Verdict, decide, patterns_for_always
-from tiller_daemon.policy.shell.enclosures import NETWORK, UNSANDBOXED, may_run_outside
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.policy.shell.levels import NETWORK, UNSANDBOXED, may_run_outside
+from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_daemon.session.calls.reasons import reasons
 from tiller_daemon.session.requests import IsAllowed, Reply
 from tiller_daemon.tools.base import Requirement, ToolFailure, UserAnswer
@@ -108,7 +108,7 @@ class Permission(Struct, frozen=True):
         return await self.ask_about(call, requirement)
 
     async def ask_about(self, call: ToolCall, requirement: Requirement) -> Reply | None:
-        """Ask the user about one requirement, even if an enclosure would make that unnecessary.
+        """Ask the user about one requirement, even if a sandbox would make that unnecessary.
 
         Returns None if the call is too large to show.
         """
@@ -137,7 +137,7 @@ class Permission(Struct, frozen=True):
 
     def _with_reason(self, requirement: Requirement) -> Requirement:
         """Warn if approval is needed only because of the workspace."""
-        in_sandbox = structs.replace(requirement, loosest_unasked=Enclosure.BUILD)
+        in_sandbox = structs.replace(requirement, loosest_unasked=SandboxLevel.BUILD)
         if not requirement.problem or self.verdict((in_sandbox,)).action != "allow":
             return requirement
         warning = RUN_ALTHOUGH.format(problem=requirement.problem)

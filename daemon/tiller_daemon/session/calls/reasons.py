@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from tiller_daemon.config import LastingRule
 from tiller_daemon.policy.rules import Verdict
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_daemon.session.requests import Reply
 from tiller_protocol.items import Allowed
 from tiller_protocol.settings import Rule
@@ -58,5 +58,5 @@ def _reason(part: Verdict, granted: Collection[Rule], answer: Reply | None) -> A
     if part.rule:
         by = "grant" if part.rule in granted else "rule"
     else:
-        by = "reading" if part.enclosure is Enclosure.READ_ONLY else "sandbox"
+        by = "reading" if part.level is SandboxLevel.READ_ONLY else "sandbox"
     return Allowed(by, part.reason, part.permission, part.subject, part.rule)

@@ -12,9 +12,9 @@ from msgspec import structs
 
 from tiller_daemon.files.paths import Location
 from tiller_daemon.policy.rules import Verdict
-from tiller_daemon.policy.shell.enclosures import NETWORK, UNSANDBOXED
-from tiller_daemon.sandbox.confinement import CommandSandbox
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.policy.shell.levels import NETWORK, UNSANDBOXED
+from tiller_daemon.sandbox.base import CommandSandbox
+from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_daemon.sandbox.quarantine import QUARANTINED
 from tiller_daemon.session.calls.arguments import BadArguments
 from tiller_daemon.session.calls.command_paths import command_lines
@@ -93,7 +93,7 @@ class PreparedToolCall:
 
     @property
     def was_stopped(self) -> bool:
-        """Whether the call seemed only to read, and its enclosure stopped it when it wrote."""
+        """Whether the call seemed only to read, and its sandbox stopped it when it wrote."""
         return self._stopped is not None
 
     async def permit(self) -> Refusal | None:
@@ -187,7 +187,7 @@ class PreparedToolCall:
         return structs.replace(result, output=result.output + self._without_secrets(added))
 
     async def run_again(self, begin: Callable[[], Awaitable[None]], output: Output) -> ToolResult:
-        """Ask whether a stopped call may write; if so, run it in the session's enclosure."""
+        """Ask whether a stopped call may write; if so, run it in the session's sandbox."""
         first, self._stopped = self._stopped, None
         assert first is not None
         outcome = await self._turn.escalation.permit_writing(self.call, self._command, first)
@@ -195,15 +195,15 @@ class PreparedToolCall:
             return outcome
         self._note(outcome.allowed)
         await begin()
-        result = await self._run(output, outcome.enclosure)
-        note = RAN_OUTSIDE if outcome.enclosure is Enclosure.OUTSIDE else RAN_AGAIN
+        result = await self._run(output, outcome.level)
+        note = RAN_OUTSIDE if outcome.level is SandboxLevel.OUTSIDE else RAN_AGAIN
         return structs.replace(result, output=f"{note}\n{result.output}")
 
-    async def _run(self, output: Output, enclosure: Enclosure | None = None) -> ToolResult:
+    async def _run(self, output: Output, level: SandboxLevel | None = None) -> ToolResult:
         """Run the tool; append new instructions and new file errors."""
         turn, tool = self._turn, self._tool
-        confined = await self._enclose(enclosure)
-        environment = turn.environments.make(self.call, self._requirements, confined, output)
+        sandbox = await self._make_sandbox(level)
+        environment = turn.environments.make(self.call, self._requirements, sandbox, output)
         try:
             await self._require_saved()
             check = await self._check_of_changes()
@@ -232,30 +232,28 @@ class PreparedToolCall:
             ) from error
 
     async def _run_tool(self, environment: ToolEnvironment) -> ToolResult:
-        """Run the tool. If its enclosure stops it and the user agrees, repeat it in a looser one.
+        """Run the tool. If its sandbox stops it and the user agrees, repeat it in a looser one.
 
         The user is not asked here about a call that only reads, because other calls run
         concurrently; see `run_again`.
         """
         result = await self._attempt(environment)
-        confined = environment.commands.confined
-        if confined is None or not result.stopped_by or not command_lines(self._requirements):
+        sandbox = environment.commands.sandbox
+        if sandbox is None or not result.stopped_by or not command_lines(self._requirements):
             return result
-        if confined.enclosure is Enclosure.READ_ONLY:
+        if sandbox.level is SandboxLevel.READ_ONLY:
             self._stopped = result
             return result
-        offered = await self._turn.escalation.offer(
-            self.call, self._command, confined.enclosure, result
-        )
+        offered = await self._turn.escalation.offer(self.call, self._command, sandbox.level, result)
         if isinstance(offered, ToolResult):
             return offered
         self._note(offered.allowed)
-        if offered.enclosure is Enclosure.OUTSIDE:
+        if offered.level is SandboxLevel.OUTSIDE:
             note, looser = RAN_OUTSIDE, None
         else:
             note = RAN_AGAIN
-            looser = await self._enclose(offered.enclosure, offered.seen)
-        commands = structs.replace(environment.commands, confined=looser)
+            looser = await self._make_sandbox(offered.level, offered.seen)
+        commands = structs.replace(environment.commands, sandbox=looser)
         result = await self._attempt(structs.replace(environment, commands=commands))
         return structs.replace(result, output=f"{note}\n{result.output}")
 
@@ -264,27 +262,27 @@ class PreparedToolCall:
             with tool_failures(), trio.fail_after(self._tool.timeout_s):
                 return await self._tool.run(self._arguments, environment)
         finally:
-            confined = environment.commands.confined
+            sandbox = environment.commands.sandbox
             with trio.CancelScope(shield=True):
-                for text in confined.notices if confined else ():
+                for text in sandbox.notices if sandbox else ():
                     await self._turn.environments.emit(WarningRaised(QUARANTINED, text))
 
-    async def _enclose(
-        self, enclosure: Enclosure | None, seen: Sequence[Path] = ()
+    async def _make_sandbox(
+        self, level: SandboxLevel | None, seen: Sequence[Path] = ()
     ) -> CommandSandbox | None:
-        """Make the enclosure; none for the user's own commands, or for tools without commands."""
+        """Make the sandbox; none for the user's own commands, or for tools without commands."""
         turn = self._turn
         if self.call.by_user or not command_lines(self._requirements):
             return None
-        if enclosure is None:
-            enclosure = turn.enclosures.enclosure_of(self._requirements)
-            # Rules may allow a command a looser enclosure, but not for a read-only agent.
+        if level is None:
+            level = turn.sandboxes.level_of(self._requirements)
+            # Rules may allow a command a looser sandbox, but not for a read-only agent.
             if turn.context.permissions.read_only:
-                enclosure = Enclosure.READ_ONLY
+                level = SandboxLevel.READ_ONLY
         background = runs_in_background(self._tool, self._arguments)
         network = any(allowed.permission == NETWORK for allowed in self.call.allowed)
-        return await turn.enclosures.enclose(
-            enclosure, self._requirements, network=network, background=background, seen=seen
+        return await turn.sandboxes.make(
+            level, self._requirements, network=network, background=background, seen=seen
         )
 
     async def _check_of_changes(self) -> FileCheck | None:

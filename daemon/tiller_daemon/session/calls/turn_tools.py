@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from tiller_daemon.policy.shell.enclosures import seems_to_read
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.policy.shell.levels import seems_to_read
+from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_daemon.session.calls.arguments import BadArguments, decode_arguments
 from tiller_daemon.session.calls.command_paths import (
     command_lines,
@@ -16,7 +16,7 @@ from tiller_daemon.session.calls.command_paths import (
 from tiller_daemon.session.calls.environments import Environments
 from tiller_daemon.session.calls.escalation import Escalation
 from tiller_daemon.session.calls.permission import Permission
-from tiller_daemon.session.calls.turn_enclosures import TurnEnclosures
+from tiller_daemon.session.calls.turn_sandboxes import TurnSandboxes
 from tiller_daemon.session.hooks import TurnHooks
 from tiller_daemon.tools.base import Requirement, Tool, ToolFailure
 from tiller_daemon.tools.suggestions import did_you_mean
@@ -32,10 +32,10 @@ class TurnTools(Struct, frozen=True):
     """The turn's frozen settings."""
     permission: Permission
     """Decides whether calls may run."""
-    enclosures: TurnEnclosures
-    """Chooses the enclosures for commands."""
+    sandboxes: TurnSandboxes
+    """Chooses the sandboxes for commands."""
     escalation: Escalation
-    """Offers a looser enclosure for commands that were stopped."""
+    """Offers a looser sandbox for commands that were stopped."""
     environments: Environments
     """Makes the environments for tools."""
     hooks: TurnHooks
@@ -61,24 +61,24 @@ class TurnTools(Struct, frozen=True):
     def requirements_of(self, tool: Tool, arguments: Any) -> tuple[Requirement, ...]:  # noqa: ANN401
         """Return the permissions that a call needs with the present files; raises `ToolFailure`."""
         requirements = tool.requirements(arguments, self.workspace)
-        is_guarded = self.enclosures.is_guarded
-        shown = self.enclosures.shown
+        is_guarded = self.sandboxes.is_guarded
+        shown = self.sandboxes.shown
         further = further_requirements(requirements, self.workspace, is_guarded, shown)
         requirements = (*requirements, *further)
         if not command_lines(requirements):
             return requirements
         # These come first, as a question about the network also covers the command.
-        requirements = (*self.enclosures.network_requirements(requirements), *requirements)
-        most = self.enclosures.loosest_unasked
-        if self.enclosures.asks:
+        requirements = (*self.sandboxes.network_requirements(requirements), *requirements)
+        most = self.sandboxes.loosest_unasked
+        if self.sandboxes.asks:
             requirements = (
                 *requirements,
-                *requirements_without_sandbox(requirements, reads_are_confined=most is not None),
+                *requirements_without_sandbox(requirements, reads_are_sandboxed=most is not None),
             )
-        problem = self.enclosures.problem_for_builds
+        problem = self.sandboxes.problem_for_builds
         if most is not None and runs_in_background(tool, arguments):
             # A build's new files are disabled at its end, which no call awaits for this command.
-            most, problem = Enclosure.READ_ONLY, ""
+            most, problem = SandboxLevel.READ_ONLY, ""
         return tuple(
             structs.replace(r, loosest_unasked=most, problem=problem) if r.kind == "command" else r
             for r in requirements
@@ -92,7 +92,7 @@ class TurnTools(Struct, frozen=True):
             case "command":
                 commands = command_lines(requirements)
                 # Without a sandbox, a command that seems to read could still write.
-                enforced = self.enclosures.loosest_unasked is not None
+                enforced = self.sandboxes.loosest_unasked is not None
                 reads = bool(commands) and enforced and all(map(seems_to_read, commands))
             case "agent":
                 read_only = {
@@ -107,14 +107,14 @@ class TurnTools(Struct, frozen=True):
     def beyond_limits(self, tool: Tool, requirements: tuple[Requirement, ...]) -> str:
         """Return why a call that writes exceeds the turn's limits; empty if it does not."""
         if command_lines(requirements):
-            return self.enclosures.not_enforced(Enclosure.SESSION)
-        return self.enclosures.limits.refusal(tool, requirements)
+            return self.sandboxes.not_enforced(SandboxLevel.SESSION)
+        return self.sandboxes.limits.refusal(tool, requirements)
 
     def _check_scope(self, requirements: tuple[Requirement, ...]) -> None:
         """Raise `ToolFailure` if a task would give away the daemon's own files."""
         for scope in (requirement.scope for requirement in requirements):
             for name, root in zip(scope.names, scope.roots, strict=True) if scope else ():
-                if self.enclosures.confiner.is_own(root):
+                if self.sandboxes.sandboxes.is_own(root):
                     raise ToolFailure(PROTECTED.format(path=name))
 
     def _unknown_agent(self, requirements: tuple[Requirement, ...]) -> str:

@@ -1,7 +1,7 @@
 """Limits where the calls of one turn may write. No rule, answer or `approve` lifts these limits.
 
 A sub-agent may change only files that its task declares, and nobody else may change files that a
-background sub-agent has claimed. `turn_enclosures` holds commands to the same limits.
+background sub-agent has claimed. `turn_sandboxes` holds commands to the same limits.
 """
 
 from collections.abc import Sequence

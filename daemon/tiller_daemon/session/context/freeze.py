@@ -14,7 +14,7 @@ from tiller_daemon.config.model_families import traits_of
 from tiller_daemon.config.request_options import merge_options
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.policy import globs
-from tiller_daemon.sandbox.confinement import strictest
+from tiller_daemon.sandbox.base import strictest
 from tiller_daemon.session.calls.offered_tools import offered_tools, tool_specs, unknown_tool
 from tiller_daemon.session.context.hosted_tools import offered_hosted_tools
 from tiller_daemon.session.context.model_choice import choose_model, layers_of

@@ -19,7 +19,7 @@ from tiller_daemon.config import (
     parse_project_hooks,
 )
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_daemon.session.hooks import HookSandbox, TurnHooks
 from tiller_daemon.session.services import Services
 from tiller_daemon.turn.context import Permissions, TurnContext
@@ -57,7 +57,7 @@ def hooks_for(
     Without a sandbox, a project hook with `on_failure = "deny"` stays in the list. When it is due,
     it fails and so denies the call.
     """
-    if not services.commands.confiner.is_missing(permissions.sandbox):
+    if not services.commands.sandboxes.is_missing(permissions.sandbox):
         return configuration.hooks
     return tuple(
         hook
@@ -82,15 +82,15 @@ def project_hook_sandbox(services: Services, context: TurnContext) -> HookSandbo
     policy = context.permissions.sandbox
     if trusted_workspace(services, context.workspace) is None:
         return HookSandbox(problem="`.tiller` has changed since it was trusted")
-    if services.commands.confiner.is_missing(policy):
+    if services.commands.sandboxes.is_missing(policy):
         return HookSandbox(problem="project hooks need a sandbox, but no sandbox works here")
     spill = services.files.spill_directory(context.session_id)
     workspace = Path(context.workspace)
     scope = context.permissions.scope
-    confined = services.commands.confiner.confined(
-        Enclosure.SESSION, policy, workspace, spill, scope=scope and scope.roots
+    sandbox = services.commands.sandboxes.make(
+        SandboxLevel.SESSION, policy, workspace, spill, scope=scope and scope.roots
     )
-    return HookSandbox(confined)
+    return HookSandbox(sandbox)
 
 
 def unsandboxed_hooks_warning(configuration: Configuration) -> str:

@@ -45,7 +45,7 @@ def own_rules(services: Services, snapshot: Snapshot) -> Iterator[Rule]:
     rules are the weakest, so the user's rules can override them.
     """
     root = services.user.projects.inspect(snapshot.workspace).workspace
-    for place in services.commands.confiner.private:
+    for place in services.commands.sandboxes.private:
         yield from (Rule("read", pattern, "deny") for pattern in _patterns_of(place, root))
     outputs = services.files.spill_directory(snapshot.session_id)
     for permission in ("read", "external_directory"):

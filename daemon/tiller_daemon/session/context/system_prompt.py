@@ -40,7 +40,7 @@ def build_system_prompt(
         documents.repository,
         services.user.platform,
         _local_date(services.time()),
-        services.commands.confiner.describe(
+        services.commands.sandboxes.describe(
             permissions.sandbox, scope, asks=permissions.approve == "ask"
         ),
         scope or (),

@@ -89,10 +89,10 @@ class TurnWarnings:
         return [WarningRaised("mcp_tools", message)]
 
     def _of_sandbox(self, context: TurnContext) -> list[WarningRaised]:
-        confiner, policy = self._services.commands.confiner, context.permissions.sandbox
-        if not confiner.must_ask(policy) or not self._is_new("no_sandbox", ""):
+        sandboxes, policy = self._services.commands.sandboxes, context.permissions.sandbox
+        if not sandboxes.must_ask(policy) or not self._is_new("no_sandbox", ""):
             return []
-        search = confiner.search_result()
+        search = sandboxes.search_result()
         message = (
             f"The sandbox mode `{policy.mode}` can't be enforced, so every command that does more "
             f"than read needs your approval. {search.problem or search.instead}"

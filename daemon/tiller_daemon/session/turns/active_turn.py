@@ -18,7 +18,7 @@ from tiller_daemon.session.calls.escalation import Escalation
 from tiller_daemon.session.calls.permission import Permission
 from tiller_daemon.session.calls.toolbox import Toolbox
 from tiller_daemon.session.calls.turn_diagnostics import TurnDiagnostics
-from tiller_daemon.session.calls.turn_enclosures import TurnEnclosures
+from tiller_daemon.session.calls.turn_sandboxes import TurnSandboxes
 from tiller_daemon.session.calls.turn_tools import TurnTools
 from tiller_daemon.session.calls.write_limits import WriteLimits
 from tiller_daemon.session.context.freeze import FrozenTurn, with_grants
@@ -333,8 +333,8 @@ class ActiveTurn:
         permission = Permission(
             context.workspace, approve, self._rules, self._ask, new_id, self._granted
         )
-        enclosures = TurnEnclosures(
-            services.commands.confiner, context, self._rules, spill_directory, self._limits
+        sandboxes = TurnSandboxes(
+            services.commands.sandboxes, context, self._rules, spill_directory, self._limits
         )
         environments = Environments(
             context=context,
@@ -342,7 +342,7 @@ class ActiveTurn:
             files=FileAccess(
                 versions=self._session.files,
                 readable=Readable(self._rules()),
-                diagnostics=TurnDiagnostics(services.tools.language_servers, enclosures),
+                diagnostics=TurnDiagnostics(services.tools.language_servers, sandboxes),
                 spill_directory=spill_directory,
                 journals=services.files.journals,
                 editors=EditorsOfSession(
@@ -358,8 +358,8 @@ class ActiveTurn:
             delegate=partial(self._delegation.run, self),
             withdraw=self._session.requests.withdraw,
         )
-        escalation = Escalation(permission, enclosures)
-        return TurnTools(context, permission, enclosures, escalation, environments, hooks)
+        escalation = Escalation(permission, sandboxes)
+        return TurnTools(context, permission, sandboxes, escalation, environments, hooks)
 
     def _hooks(self) -> TurnHooks:
         """Return the turn's hooks.

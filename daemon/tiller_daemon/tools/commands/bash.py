@@ -12,7 +12,7 @@ from tiller_daemon.isolation import find_program
 from tiller_daemon.processes.capture import Capture
 from tiller_daemon.processes.command import CommandEnd, CommandInput, run_command
 from tiller_daemon.processes.terminal_text import TerminalText
-from tiller_daemon.sandbox.confinement import CommandSandbox
+from tiller_daemon.sandbox.base import CommandSandbox
 from tiller_daemon.tools.base import (
     BackgroundStart,
     Requirement,
@@ -70,11 +70,11 @@ def _requirements(arguments: BashArguments, _: Path) -> tuple[Requirement, ...]:
 async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolResult:
     if arguments.background:
         return await _start(arguments, environment)
-    return await _run_in(environment.commands.confined, arguments, environment)
+    return await _run_in(environment.commands.sandbox, arguments, environment)
 
 
 async def _run_in(
-    confined: CommandSandbox | None,
+    sandbox: CommandSandbox | None,
     arguments: BashArguments,
     environment: ToolEnvironment,
 ) -> ToolResult:
@@ -93,21 +93,21 @@ async def _run_in(
             timeout_s=arguments.timeout_s,
             command_input=CommandInput(terminal=True) if arguments.pty else None,
             secrets=environment.secrets,
-            confined=confined,
+            sandbox=sandbox,
         )
         output = await truncated_output(capture)
     finally:
         capture.close()
-    sandbox = sandbox_notes(confined, end.status, output, has_run=end.has_run)
-    notes = [*_notes(end, arguments.timeout_s), *sandbox.notes]
+    by_sandbox = sandbox_notes(sandbox, end.status, output, has_run=end.has_run)
+    notes = [*_notes(end, arguments.timeout_s), *by_sandbox.notes]
     return ToolResult(
         _with_notes(output, notes),
         title=_title(arguments.command),
         failed=end.timed_out or end.status != 0,
         spill_path=capture.spill_path(),
         exit_status=None if end.timed_out or not end.has_run else end.status,
-        stopped_by=sandbox.stopped_by,
-        missed=sandbox.missed,
+        stopped_by=by_sandbox.stopped_by,
+        missed=by_sandbox.missed,
     )
 
 
@@ -122,7 +122,7 @@ async def _start(arguments: BashArguments, environment: ToolEnvironment) -> Tool
         spill_path=spill_path(environment),
         terminal=arguments.pty,
         secrets=environment.secrets,
-        confined=environment.commands.confined,
+        sandbox=environment.commands.sandbox,
     )
     return result_of(await environment.commands.background.start(start))
 

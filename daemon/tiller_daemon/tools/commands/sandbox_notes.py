@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from tiller_daemon.sandbox.confinement import CommandSandbox
+from tiller_daemon.sandbox.base import CommandSandbox
 
 
 class SandboxNotes(NamedTuple):
@@ -26,21 +26,21 @@ NOT_RUN = "The command did not run, because its sandbox could not be set up. Tel
 
 
 def sandbox_notes(
-    confined: CommandSandbox | None, status: int, output: str, *, has_run: bool
+    sandbox: CommandSandbox | None, status: int, output: str, *, has_run: bool
 ) -> SandboxNotes:
     """Return the notes on a command that ended with `status` after printing `output`.
 
     If not `has_run`, status and output are those of the sandbox's program.
     """
-    if confined is None:
+    if sandbox is None:
         return NO_SANDBOX_NOTES
     if not has_run:
         return SandboxNotes((NOT_RUN,))
-    stopped_by = confined.was_denied(status, output)
+    stopped_by = sandbox.was_denied(status, output)
     # To show the path would not be enough for a command that was stopped, too.
-    missed = confined.missed(output) if status and not stopped_by else None
-    explanation = [confined.explain()] if stopped_by else []
+    missed = sandbox.missed(output) if status and not stopped_by else None
+    explanation = [sandbox.explain()] if stopped_by else []
     if missed:
         stopped_by = str(missed)
         explanation = [HIDDEN.format(path=missed)]
-    return SandboxNotes((*explanation, *confined.notices), stopped_by, str(missed or ""))
+    return SandboxNotes((*explanation, *sandbox.notices), stopped_by, str(missed or ""))

@@ -1,8 +1,8 @@
-"""Chooses the enclosure for a command line, or decides to ask the user. Pure.
+"""Chooses the level for a command line, or decides to ask the user. Pure.
 
-Each command needs some enclosure for its apparent purpose, and has a limit by its purpose and the
+Each command needs some level for its apparent purpose, and has a limit by its purpose and the
 rules. The line runs without a question if no command needs more than the strictest limit. The
-enclosure then enforces what this judgement only assumes.
+sandbox then enforces what this judgement only assumes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,22 +12,22 @@ from tiller_daemon.policy import globs
 from tiller_daemon.policy.shell.command_line import CommandLine, SimpleCommand, parse
 from tiller_daemon.policy.shell.programs import word_set
 from tiller_daemon.policy.shell.purposes import Purpose, purpose_of, subcommands
-from tiller_daemon.sandbox.confinement import GitUse
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.base import GitUse
+from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_protocol.settings import Action, Rule
 
 SANDBOXED: Final = "sandboxed"
-"""The permission to run in the build enclosure without a question."""
+"""The permission to run in the sandbox for builds without a question."""
 
 UNSANDBOXED: Final = "unsandboxed"
-"""The permission to run outside every enclosure, or where no enclosure is available."""
+"""The permission to run outside every sandbox, or where no sandbox is available."""
 
 
 COMMAND: Final = "bash"
-"""The permission to run a command in the session's enclosure."""
+"""The permission to run a command in the session's sandbox."""
 
 NETWORK: Final = "network"
-"""The permission to use the network, for a line whose enclosure has none; see `network`."""
+"""The permission to use the network, for a line whose sandbox has none; see `network`."""
 
 
 class LineVerdict(NamedTuple):
@@ -36,7 +36,7 @@ class LineVerdict(NamedTuple):
     action: Action
     """Whether the line is allowed, asked about or denied."""
 
-    enclosure: Enclosure
+    level: SandboxLevel
     """Where the line runs if it is allowed."""
 
     reason: str = ""
@@ -50,38 +50,38 @@ class LineVerdict(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A simple command, the enclosure it needs, and the loosest it may have without a question."""
+    """A simple command, the level it needs, and the loosest it may have without a question."""
 
     command: SimpleCommand
-    needed: Enclosure
-    limit: Enclosure
+    needed: SandboxLevel
+    limit: SandboxLevel
     rule: Rule | None = None
     """The rule that allows the command, if one does."""
 
 
-_REQUIRED_ENCLOSURE: Final[dict[Purpose, Enclosure]] = {
-    "passes_on": Enclosure.READ_ONLY,
-    "reads": Enclosure.READ_ONLY,
-    "builds": Enclosure.BUILD,
-    "unknown": Enclosure.SESSION,
+_REQUIRED_LEVEL: Final[dict[Purpose, SandboxLevel]] = {
+    "passes_on": SandboxLevel.READ_ONLY,
+    "reads": SandboxLevel.READ_ONLY,
+    "builds": SandboxLevel.BUILD,
+    "unknown": SandboxLevel.SESSION,
 }
-_UNASKED_LIMIT: Final[dict[Purpose, Enclosure | None]] = {
-    "passes_on": Enclosure.SESSION,
-    "reads": Enclosure.BUILD,
-    "builds": Enclosure.BUILD,
+_UNASKED_LIMIT: Final[dict[Purpose, SandboxLevel | None]] = {
+    "passes_on": SandboxLevel.SESSION,
+    "reads": SandboxLevel.BUILD,
+    "builds": SandboxLevel.BUILD,
     "unknown": None,
 }
-"""The loosest enclosure in which a command runs without a question if no rule matches; None means
+"""The loosest level in which a command runs without a question if no rule matches; None means
 that the user is always asked.
 
 A command that only passes on its input can do no harm anywhere, so it never limits the line."""
 
-_UNASKED: Final[dict[Enclosure, str]] = {
-    Enclosure.READ_ONLY: "{} seems only to read, and runs where nothing can be written.",
-    Enclosure.BUILD: "{} seems only to read and build; the sandbox for builds allows nothing else.",
-    Enclosure.SESSION: "{} only passes on what other commands print.",
+_UNASKED: Final[dict[SandboxLevel, str]] = {
+    SandboxLevel.READ_ONLY: "{} seems only to read, and runs where nothing can be written.",
+    SandboxLevel.BUILD: "{} seems only to read and build; a build's sandbox allows nothing else.",
+    SandboxLevel.SESSION: "{} only passes on what other commands print.",
 }
-"""Why a command that no rule allows runs without a question, by the enclosure of its line."""
+"""Why a command that no rule allows runs without a question, by the level of its line."""
 
 _GIT_DATA_COMMANDS: Final = word_set(
     """add annotate archive blame branch cat-file check-ignore commit commit-tree config
@@ -122,19 +122,17 @@ def _implies(rule: Rule, permission: str) -> bool:
 
 
 def seems_to_read(line: str) -> bool:
-    """Whether a line seems to need no more than the read-only enclosure."""
-    return needed_enclosure(line) == Enclosure.READ_ONLY
+    """Whether a line seems to need no more than the read-only sandbox."""
+    return needed_level(line) == SandboxLevel.READ_ONLY
 
 
-def needed_enclosure(line: str) -> Enclosure:
-    """Return the strictest enclosure in which a line can do what it seems to do."""
+def needed_level(line: str) -> SandboxLevel:
+    """Return the strictest level in which a line can do what it seems to do."""
     parsed = parse(line)
     if parsed.problem or parsed.changes:
-        return Enclosure.SESSION
-    needed = (
-        _REQUIRED_ENCLOSURE[purpose_of(command, parsed.functions)] for command in parsed.commands
-    )
-    return max(needed, default=Enclosure.READ_ONLY)
+        return SandboxLevel.SESSION
+    needed = (_REQUIRED_LEVEL[purpose_of(command, parsed.functions)] for command in parsed.commands)
+    return max(needed, default=SandboxLevel.READ_ONLY)
 
 
 def git_use(line: str) -> GitUse:
@@ -147,11 +145,11 @@ def git_use(line: str) -> GitUse:
 
 
 def judge_line(
-    line: str, permission: str, rules: Sequence[Rule], loosest_unasked: Enclosure | None
+    line: str, permission: str, rules: Sequence[Rule], loosest_unasked: SandboxLevel | None
 ) -> LineVerdict:
     """Decide about a command line; the weakest of `rules` come first.
 
-    `loosest_unasked` is the loosest enclosure for a line that the user was not asked about:
+    `loosest_unasked` is the loosest level for a line that the user was not asked about:
     READ_ONLY or BUILD. If it is None, only rules can allow a line.
     """
     verdict = _judge(line, permission, rules, loosest_unasked)
@@ -165,7 +163,7 @@ def judge_line(
 
 
 def _judge(
-    line: str, permission: str, rules: Sequence[Rule], loosest_unasked: Enclosure | None
+    line: str, permission: str, rules: Sequence[Rule], loosest_unasked: SandboxLevel | None
 ) -> LineVerdict:
     parsed = parse(line)
     for command in parsed.commands:
@@ -180,8 +178,8 @@ def _judge(
         if isinstance(part, LineVerdict):
             return part
         parts.append(part)
-    needed = max((part.needed for part in parts), default=Enclosure.READ_ONLY)
-    limit = min((part.limit for part in parts), default=Enclosure.SESSION)
+    needed = max((part.needed for part in parts), default=SandboxLevel.READ_ONLY)
+    limit = min((part.limit for part in parts), default=SandboxLevel.SESSION)
     if problem := _problem(parsed, needed, parts, loosest_unasked):
         return _judge_whole(line, permission, rules, loosest_unasked, problem)
     if needed > limit:
@@ -225,24 +223,24 @@ def _part(
     parsed: CommandLine,
     permission: str,
     rules: Sequence[Rule],
-    loosest_unasked: Enclosure | None,
+    loosest_unasked: SandboxLevel | None,
 ) -> _Part | LineVerdict:
     """Return the part for one command, or the verdict if the command needs a question."""
     purpose = purpose_of(command, parsed.functions)
-    needed = _REQUIRED_ENCLOSURE[purpose]
+    needed = _REQUIRED_LEVEL[purpose]
     rule = last_match(permission, command.text, rules)
     if rule:
-        # A command that seems to read starts in the read-only enclosure. If it tries to write, the
-        # rule lets it run again in a looser enclosure.
-        reads = needed == Enclosure.READ_ONLY and loosest_unasked is not None
-        return _Part(command, needed if reads else Enclosure.SESSION, Enclosure.SESSION, rule)
+        # A command that seems to read starts in the read-only sandbox. If it tries to write, the
+        # rule lets it run again in a looser sandbox.
+        reads = needed == SandboxLevel.READ_ONLY and loosest_unasked is not None
+        return _Part(command, needed if reads else SandboxLevel.SESSION, SandboxLevel.SESSION, rule)
     limit, sandboxed = _UNASKED_LIMIT[purpose], None
-    if needed > Enclosure.READ_ONLY and loosest_unasked == Enclosure.BUILD:
+    if needed > SandboxLevel.READ_ONLY and loosest_unasked == SandboxLevel.BUILD:
         sandboxed = last_match(SANDBOXED, command.text, rules)
         if sandboxed and sandboxed.action != "allow":
             return by_rule(sandboxed, command.text)
         if sandboxed:
-            needed = limit = Enclosure.BUILD
+            needed = limit = SandboxLevel.BUILD
     if limit is None:
         return ask(command.text, "it may do more than read and build")
     if purpose != "passes_on" and (loosest_unasked is None or needed > loosest_unasked):
@@ -252,20 +250,20 @@ def _part(
 
 def _problem(
     parsed: CommandLine,
-    needed: Enclosure,
+    needed: SandboxLevel,
     parts: Sequence[_Part],
-    loosest_unasked: Enclosure | None,
+    loosest_unasked: SandboxLevel | None,
 ) -> str:
     """Return why the commands don't decide about the line, as a clause; empty if they do."""
     if parsed.problem:
         return parsed.problem
-    if needed == Enclosure.READ_ONLY and loosest_unasked is None:
+    if needed == SandboxLevel.READ_ONLY and loosest_unasked is None:
         return _NOT_ENFORCED
     if parsed.changes:
         return f"it writes to `{parsed.changes[0]}`"
-    if needed == Enclosure.SESSION and not parsed.plain:
+    if needed == SandboxLevel.SESSION and not parsed.plain:
         return "it may do more than it shows"
-    if needed == Enclosure.SESSION and any(part.command.assigns for part in parts):
+    if needed == SandboxLevel.SESSION and any(part.command.assigns for part in parts):
         return "it sets variables for a command"
     return ""
 
@@ -274,7 +272,7 @@ def _judge_whole(
     line: str,
     permission: str,
     rules: Sequence[Rule],
-    loosest_unasked: Enclosure | None,
+    loosest_unasked: SandboxLevel | None,
     problem: str,
 ) -> LineVerdict:
     """Judge a line as a whole, for the reason `problem`: only a rule for everything allows it."""
@@ -284,9 +282,9 @@ def _judge_whole(
     rule = rule_for_everything(permission, rules)
     if rule and rule.action == "allow":
         return by_rule(rule, line)
-    rule = rule_for_everything(SANDBOXED, rules) if loosest_unasked == Enclosure.BUILD else None
+    rule = rule_for_everything(SANDBOXED, rules) if loosest_unasked == SandboxLevel.BUILD else None
     if rule and rule.action == "allow" and rule_for_everything(permission, rules) is None:
-        return by_rule(rule, line, Enclosure.BUILD)
+        return by_rule(rule, line, SandboxLevel.BUILD)
     return ask(line, problem)
 
 
@@ -332,9 +330,9 @@ def _is_about_syntax(rule: Rule) -> bool:
     return any(sign in rule.pattern for sign in "|&;<>()$`\n")
 
 
-def by_rule(rule: Rule, command: str, enclosure: Enclosure = Enclosure.SESSION) -> LineVerdict:
+def by_rule(rule: Rule, command: str, level: SandboxLevel = SandboxLevel.SESSION) -> LineVerdict:
     """Return the verdict by a rule about a command or the whole line."""
-    return LineVerdict(rule.action, enclosure, sentence(f"`{command}`", rule), command, rule)
+    return LineVerdict(rule.action, level, sentence(f"`{command}`", rule), command, rule)
 
 
 def sentence(what: str, rule: Rule | None) -> str:
@@ -345,8 +343,8 @@ def sentence(what: str, rule: Rule | None) -> str:
     return f"{what} {done}. The rule is `{rule.permission}` `{rule.pattern}` {rule.action}."
 
 
-def _allow(line: str, needed: Enclosure, parts: Sequence[_Part]) -> LineVerdict:
-    """Return the verdict about a line whose parts are all allowed, by rules or an enclosure."""
+def _allow(line: str, needed: SandboxLevel, parts: Sequence[_Part]) -> LineVerdict:
+    """Return the verdict about a line whose parts are all allowed, by rules or a sandbox."""
     ruled = [(part.rule, part.command.text) for part in parts if part.rule]
     rules = dict(reversed(ruled))
     sentences = [sentence(f"`{rules[rule]}`", rule) for rule in reversed(rules)]
@@ -359,4 +357,4 @@ def _allow(line: str, needed: Enclosure, parts: Sequence[_Part]) -> LineVerdict:
 def ask(command: str, because: str) -> LineVerdict:
     """Return the verdict to ask about a command or the whole line; `because` is a clause."""
     reason = f"`{command}` needs approval: {because}."
-    return LineVerdict("ask", Enclosure.SESSION, reason, command)
+    return LineVerdict("ask", SandboxLevel.SESSION, reason, command)

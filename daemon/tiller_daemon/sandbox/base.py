@@ -1,7 +1,7 @@
-"""Confinements, and the interface of the sandboxes that enforce them.
+"""Profiles, and the interface of the sandboxes that enforce them.
 
-A `Confinement` describes what one command may do; a `Sandbox` is a mechanism that enforces it. The
-module `detect` finds the mechanism that works on this machine. A confinement holds whatever the
+A `SandboxProfile` describes what one command may do; a `Sandbox` is a mechanism that enforces it.
+The module `detect` finds the mechanism that works on this machine. A profile holds whatever the
 command does, so nothing here examines the command itself.
 """
 
@@ -16,7 +16,7 @@ from typing import Final, Literal, NamedTuple
 from msgspec import Struct
 
 from tiller_daemon.private import make_directory
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_protocol.settings import SandboxMode
 
 TEMPORARY: Final = ("/tmp", "/var/tmp")  # noqa: S108
@@ -79,11 +79,11 @@ in their last words."""
 _PATH: Final = re.compile(r"(?<![\w.~/-])~?/[\w.@+-][\w.@+/-]*(?<![.])")
 
 
-class NotConfined(Exception):
-    """The sandbox can't enforce a confinement, so the command was not run."""
+class SandboxError(Exception):
+    """The sandbox can't enforce a profile, so the command was not run."""
 
 
-class Confinement(Struct, frozen=True):
+class SandboxProfile(Struct, frozen=True):
     """What one command may do. All paths are absolute."""
 
     workspace: Path
@@ -135,7 +135,7 @@ class WrappedCommand(NamedTuple):
 
 
 class Sandbox(ABC):
-    """A mechanism that enforces confinements."""
+    """A mechanism that enforces profiles."""
 
     name: str
     """The name that users see."""
@@ -143,16 +143,16 @@ class Sandbox(ABC):
     """Messages that programs print when the sandbox stops them."""
     limits: str = ""
     """What the sandbox fails to enforce, and what it breaks; empty if nothing."""
-    loosest_unasked: Enclosure = Enclosure.BUILD
-    """The loosest enclosure that the sandbox can enforce for commands without approval."""
+    loosest_unasked: SandboxLevel = SandboxLevel.BUILD
+    """The loosest level that the sandbox can enforce for commands without approval."""
 
     @abstractmethod
     def wrap(
-        self, arguments: Sequence[str], confinement: Confinement
+        self, arguments: Sequence[str], profile: SandboxProfile
     ) -> AbstractContextManager[WrappedCommand]:
         """Yield the command to run instead of `arguments`; leave the context when it has ended.
 
-        `confinement.temporary` must exist. Raises `NotConfined`.
+        `profile.temporary` must exist. Raises `SandboxError`.
         """
 
 
@@ -171,10 +171,10 @@ class CommandSandbox(NamedTuple):
 
     sandbox: Sandbox
     """The mechanism."""
-    confinement: Confinement
+    profile: SandboxProfile
     """What the command may do."""
-    enclosure: Enclosure
-    """The enclosure from which the confinement was made."""
+    level: SandboxLevel
+    """The level from which the profile was made."""
     notices: list[str]
     """Sentences about what the command made and may not stay, once the command has ended."""
     guard: Callable[[Callable[[str], None]], AbstractContextManager[None]] | None = None
@@ -184,24 +184,24 @@ class CommandSandbox(NamedTuple):
     def wrap(self, arguments: Sequence[str]) -> Generator[WrappedCommand]:
         """Yield the command to run instead of `arguments`; leave the context when it has ended.
 
-        Raises `NotConfined`.
+        Raises `SandboxError`.
         """
-        for directory in (self.confinement.temporary, *(one for _, one in self.confinement.caches)):
+        for directory in (self.profile.temporary, *(one for _, one in self.profile.caches)):
             if directory:
                 make_directory(directory)
         with ExitStack() as stack:
             if self.guard:
                 stack.enter_context(self.guard(self.notices.append))
-            wrapped = stack.enter_context(self.sandbox.wrap(arguments, self.confinement))
+            wrapped = stack.enter_context(self.sandbox.wrap(arguments, self.profile))
             yield wrapped._replace(ends_slowly=self.guard is not None)
 
     def was_denied(self, status: int, output: str) -> str:
         """Return the line of `output` that shows a denial by the sandbox; empty if none does."""
         pattern = self.sandbox.denials if status else DENIED_WRITE
-        if not status and self.enclosure is not Enclosure.READ_ONLY:
+        if not status and self.level is not SandboxLevel.READ_ONLY:
             return ""
         match = next(filter(self._denies, pattern.finditer(output)), None)
-        if match is None and status and self.confinement.network:
+        if match is None and status and self.profile.network:
             match = HIDDEN_LOGIN.search(output)
         if match is None:
             return ""
@@ -210,12 +210,12 @@ class CommandSandbox(NamedTuple):
 
     def _denies(self, match: re.Match[str]) -> bool:
         if made := match.groupdict().get("made"):
-            return not any(map(Path(made).is_relative_to, self.confinement.writable))
-        return not (self.confinement.network and NO_NETWORK.fullmatch(match[0]))
+            return not any(map(Path(made).is_relative_to, self.profile.writable))
+        return not (self.profile.network and NO_NETWORK.fullmatch(match[0]))
 
     def missed(self, output: str) -> Path | None:
         """Return a path that `output` names and that the command could not see."""
-        may = self.confinement
+        may = self.profile
         known = (may.workspace, *may.visible, *may.shown, *may.writable, *may.hidden)
         places = (*known, *map(Path, (*TEMPORARY, "/dev", "/proc")))
         for text in dict.fromkeys(_PATH.findall(output)[:PATHS_MAX]):
@@ -228,19 +228,19 @@ class CommandSandbox(NamedTuple):
 
     def explain(self) -> str:
         """Return sentences that tell the model what the sandbox allowed a failed command to do."""
-        if not self.confinement.writes:
+        if not self.profile.writes:
             access = "can read the workspace and system files, and write only to /tmp"
         else:
-            git = "hooks and configuration in `.git`" if self.confinement.git else "`.git`"
+            git = "hooks and configuration in `.git`" if self.profile.git else "`.git`"
             access = f"can write only to {self._places()} (but not to {git}) and to /tmp"
-        network = "" if self.confinement.network else " There is no network."
+        network = "" if self.profile.network else " There is no network."
         return (
             f"It ran in a sandbox, where it {access}.{network} That may be why it failed. "
             "Find another way, or tell the user what has to run outside of the sandbox."
         )
 
     def _places(self) -> str:
-        workspace, writable = self.confinement.workspace, self.confinement.writable
+        workspace, writable = self.profile.workspace, self.profile.writable
         if workspace in writable:
             return "the workspace"
         return ", ".join(str(path.relative_to(workspace)) for path in writable)

@@ -1,8 +1,8 @@
-"""The matrix of probes: what a command gets through in each enclosure, whoever it runs as.
+"""The matrix of probes: what a command gets through in each level, whoever it runs as.
 
 A probe is a script that exits with 0 when it got through. What is changed outside, in `.git` and in
 what other programs execute is judged from outside as well, whatever the scripts say. Nothing here
-may do harm where an enclosure does not hold: this is how that is found out.
+may do harm where a sandbox does not hold: this is how that is found out.
 """
 
 import contextlib
@@ -26,12 +26,12 @@ from support.jail import (
     sandbox_for,
 )
 from tiller_daemon.sandbox.detect import bubblewrap_program
-from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.landlock import LIMITS as LANDLOCK_LIMITS
+from tiller_daemon.sandbox.level import SandboxLevel
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="they are for Linux")
 
-READ_ONLY, BUILD, SESSION = Enclosure.READ_ONLY, Enclosure.BUILD, Enclosure.SESSION
+READ_ONLY, BUILD, SESSION = SandboxLevel.READ_ONLY, SandboxLevel.BUILD, SandboxLevel.SESSION
 
 CONNECT: Final = '"$PYTHON" -c "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect({})"'
 TRACE: Final = """
@@ -119,7 +119,7 @@ NEVER: Final = {
     "the clock": 'date -s "$(date)"',
     "keys of the kernel": "keyctl show",
 }
-"""What no enclosure allows, except as listed in `LETS_THROUGH`."""
+"""What no level allows, except as listed in `LETS_THROUGH`."""
 
 EXECUTED: Final = {
     "a hook": "echo x >.git/hooks/pre-commit",
@@ -183,12 +183,12 @@ OF_HOME: Final = {
     "read the home", "read another directory", "read through a link", "read by a pattern",
     "read from where the shell was", "read above", "read recursively", "read with find",
 }  # fmt: skip
-"""No enclosure shows a home."""
+"""No level shows a home."""
 
 PUT_ASIDE: Final = {"the program tiller", "agents", "the editor", "a link for a directory"}
 """What a command may make, but it does not stay."""
 
-LETS_THROUGH: Final[dict[tuple[Mechanism, Enclosure], set[str]]] = {
+LETS_THROUGH: Final[dict[tuple[Mechanism, SandboxLevel], set[str]]] = {
     ("bubblewrap", READ_ONLY): set(),
     # The home is an empty directory, and what is written there is lost.
     ("bubblewrap", BUILD): {*READS_ONLY, *PUT_ASIDE, "write to the home"} - OF_HOME,
@@ -236,32 +236,32 @@ def test_there_are_enough_probes_to_mean_something():
 
 
 @pytest.mark.parametrize("who", WHO)
-@pytest.mark.parametrize(("mechanism", "enclosure"), LETS_THROUGH)
+@pytest.mark.parametrize(("mechanism", "level"), LETS_THROUGH)
 @pytest.mark.promise("B60")
-async def test_a_command_gets_no_further_than_its_enclosure(
-    jail: Jail, mechanism: Mechanism, enclosure: Enclosure, who: str
+async def test_a_command_gets_no_further_than_its_sandbox(
+    jail: Jail, mechanism: Mechanism, level: SandboxLevel, who: str
 ) -> None:
     prefix = jail.as_user(who)
     found = sandbox_for(mechanism, prefix, jail.root)
     before = jail.state()
-    confined = jail.confined(found, enclosure)
-    assert confined
+    sandbox = jail.sandbox(found, level)
+    assert sandbox
     with victim_of(prefix) as victim:
-        await jail.run(confined, script_of(PROBES), variables={"VICTIM": str(victim)})
+        await jail.run(sandbox, script_of(PROBES), variables={"VICTIM": str(victim)})
     assert "all were tried" in jail.said, jail.said
     got_through = set(re.findall(r"<<(.+?)>>", jail.said))
-    assert got_through <= LETS_THROUGH[mechanism, enclosure], jail.said
-    # The network is not part of these enclosures, and no connection may have been made.
+    assert got_through <= LETS_THROUGH[mechanism, level], jail.said
+    # The network is not part of these sandboxes, and no connection may have been made.
     assert jail.connected() == set()
     after = jail.state()
     changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
     changed.discard("home/w")
-    if enclosure is READ_ONLY:
+    if level is READ_ONLY:
         assert changed == set()
     elif mechanism == "bubblewrap":
         left = {path for path in changed if not LEFT_BY_PERMITTED.match(path)}
         assert left == set()
-    if enclosure is BUILD:
+    if level is BUILD:
         assert not {path for path in changed if path.startswith("home/w/.git/")}
         assert not {path for path in changed if path.startswith("home/w/nested/.git")}
 
@@ -332,8 +332,8 @@ async def test_where_there_is_no_repository_a_build_can_make_none(
         pytest.skip("a build is always asked about there")
     found = sandbox_for(mechanism, [], jail.root)
     script = "git init -q; git init -q --bare .; mkdir -p .git/hooks && echo x >.git/hooks/evil"
-    confined = jail.confined(found, BUILD, place=jail.bare)
-    await jail.run(confined, script, place=jail.bare)
+    sandbox = jail.sandbox(found, BUILD, place=jail.bare)
+    await jail.run(sandbox, script, place=jail.bare)
     assert not (jail.bare / ".git").exists()
     assert not (jail.bare / "HEAD").exists()
 
@@ -349,8 +349,8 @@ async def test_an_empty_git_directory_does_not_become_a_repository_around_it(
         "mkdir -p objects refs; echo 'ref: refs/heads/main' >HEAD;"
         " printf '[core]\\nbare = false\\nworktree = .\\nfsmonitor = touch ran; true\\n' >config"
     )
-    confined = jail.confined(found, BUILD, place=jail.bare)
-    await jail.run(confined, script, place=jail.bare)
+    sandbox = jail.sandbox(found, BUILD, place=jail.bare)
+    await jail.run(sandbox, script, place=jail.bare)
     assert not (jail.bare / "HEAD").exists()
     assert list((jail.bare / ".git").iterdir()) == []
     await trio.run_process(["git", "status"], cwd=jail.bare, check=False, capture_stdout=True)
@@ -363,9 +363,9 @@ async def test_a_command_reaches_no_terminal_but_its_own(jail: Jail, mechanism: 
     ours, theirs = os.openpty()
     try:
         name = os.ttyname(theirs)
-        for enclosure in (READ_ONLY, SESSION):
+        for level in (READ_ONLY, SESSION):
             script = f"(exec 3<{name}) && echo read; echo typed >{name}"
-            await jail.run(jail.confined(found, enclosure), script)
+            await jail.run(jail.sandbox(found, level), script)
         os.set_blocking(ours, False)
         with pytest.raises(BlockingIOError):
             os.read(ours, 64)
@@ -402,9 +402,9 @@ async def test_in_bubblewrap_sockets_of_ones_own_work_and_those_of_others_do_not
     """A project's tests use them; a socket of a virtual machine's host has no namespace."""
     (jail.workspace / "sockets.py").write_text(SOCKETS)
     found = sandbox_for("bubblewrap", [], jail.root)
-    confined = jail.confined(found, SESSION, network=network)
+    sandbox = jail.sandbox(found, SESSION, network=network)
     abstract = CONNECT.format("chr(0)+'$NAME'")
-    await jail.run(confined, f'"$PYTHON" sockets.py; {abstract}')
+    await jail.run(sandbox, f'"$PYTHON" sockets.py; {abstract}')
     assert jail.said.count("connected") == 2, jail.said
     assert jail.said.count("Address family not supported") == 2, jail.said
     assert "Function not implemented" in jail.said, jail.said
@@ -414,10 +414,10 @@ async def test_in_bubblewrap_sockets_of_ones_own_work_and_those_of_others_do_not
 async def test_what_landlock_does_not_hold_is_what_it_is_said_not_to_hold(jail: Jail) -> None:
     found = sandbox_for("landlock", [], jail.root)
     script = 'chmod 700 "$OUT"; echo x >.git/hooks/pre-commit'
-    await jail.run(jail.confined(found, READ_ONLY), script)
+    await jail.run(jail.sandbox(found, READ_ONLY), script)
     assert jail.out.stat().st_mode & 0o777 != 0o700
     assert not (jail.workspace / ".git/hooks/pre-commit").exists()
-    await jail.run(jail.confined(found, SESSION), script)
+    await jail.run(jail.sandbox(found, SESSION), script)
     assert jail.out.stat().st_mode & 0o777 == 0o700
     assert (jail.workspace / ".git/hooks/pre-commit").exists()
     assert "modes, owners and times of files elsewhere" in LANDLOCK_LIMITS
@@ -445,7 +445,7 @@ async def test_a_command_does_its_work(jail: Jail, mechanism: Mechanism, who: st
     """What honest commands need: devices, pipes, signals, priorities, moves, modes, git."""
     prefix = jail.as_user(who)
     found = sandbox_for(mechanism, prefix, jail.root)
-    await jail.run(jail.confined(found, SESSION, git_use="data"), WORK)
+    await jail.run(jail.sandbox(found, SESSION, git_use="data"), WORK)
     assert "all of it" in jail.said, jail.said
     assert jail.git("branch", "--show-current") == "two\n"
     assert PYTHON

@@ -1,4 +1,4 @@
-"""Makes the confinement of a command from its enclosure and the configuration."""
+"""Makes the profile of a command from its level and the configuration."""
 
 import functools
 import os
@@ -11,14 +11,13 @@ from typing import Final
 from msgspec import structs
 
 from tiller_daemon.config import SandboxPolicy
-from tiller_daemon.sandbox.confinement import (
+from tiller_daemon.sandbox.base import (
     TEMPORARY,
     CommandSandbox,
-    Confinement,
     GitUse,
+    SandboxProfile,
     SandboxSearchResult,
 )
-from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.git_repository import find_git
 from tiller_daemon.sandbox.known_paths import (
     HIDDEN_IN_HOME,
@@ -30,6 +29,7 @@ from tiller_daemon.sandbox.known_paths import (
     root_of,
     tool_paths,
 )
+from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_daemon.sandbox.protected import (
     UserHome,
     executed_in,
@@ -46,8 +46,8 @@ SCANNERS_MAX: Final = 64
 """The most workspaces whose scanners are cached."""
 
 
-class Confiner:
-    """Makes confinements for this machine's sandbox, which is searched for on first use."""
+class Sandboxes:
+    """Makes the sandboxes of commands. This machine's mechanism is searched for on first use."""
 
     def __init__(
         self,
@@ -112,19 +112,19 @@ class Confiner:
         with self._searching:
             return self._find()
 
-    def loosest_unasked(self, policy: SandboxPolicy, workspace: Path) -> Enclosure | None:
-        """Return the loosest enclosure for commands without approval; None without a sandbox."""
+    def loosest_unasked(self, policy: SandboxPolicy, workspace: Path) -> SandboxLevel | None:
+        """Return the loosest level for commands without approval; None without a sandbox."""
         sandbox = self.search_result().sandbox
         if sandbox is None:
             return None
         if policy.mode == "read_only" or self.problem_for_builds(workspace):
-            return Enclosure.READ_ONLY
+            return SandboxLevel.READ_ONLY
         return sandbox.loosest_unasked
 
     def problem_for_builds(self, workspace: Path) -> str:
         """Return why builds need approval in this workspace only, as a clause for the user."""
         sandbox, root = self.search_result().sandbox, workspace.resolve()
-        if sandbox is None or sandbox.loosest_unasked < Enclosure.BUILD:
+        if sandbox is None or sandbox.loosest_unasked < SandboxLevel.BUILD:
             return ""
         problem = self._user_home.problem_of(root) or problem_of_git(find_git(root), root)
         return problem or problem_of_links(root)
@@ -154,7 +154,7 @@ class Confiner:
             return False
         sandbox = self.search_result().sandbox
         return sandbox is None or (
-            policy.mode == "workspace_write" and sandbox.loosest_unasked < Enclosure.BUILD
+            policy.mode == "workspace_write" and sandbox.loosest_unasked < SandboxLevel.BUILD
         )
 
     def describe(
@@ -189,18 +189,18 @@ class Confiner:
         sockets = "; no unix sockets" if sandbox.limits else ""
         return f"{policy.mode}: {writes}; {network}{sockets}; {reads}"
 
-    def holds(self, enclosure: Enclosure, policy: SandboxPolicy, *, limited: bool = False) -> bool:
-        """Whether a command in an enclosure is sandboxed; `limited`: only some paths are writable.
+    def holds(self, level: SandboxLevel, policy: SandboxPolicy, *, limited: bool = False) -> bool:
+        """Whether a command in a sandbox is sandboxed; `limited`: only some paths are writable.
 
         A limited command is sandboxed in `full_access` too.
         """
-        if enclosure is Enclosure.OUTSIDE or self.search_result().sandbox is None:
+        if level is SandboxLevel.OUTSIDE or self.search_result().sandbox is None:
             return False
-        return limited or enclosure is not Enclosure.SESSION or policy.mode != "full_access"
+        return limited or level is not SandboxLevel.SESSION or policy.mode != "full_access"
 
-    def confined(
+    def make(
         self,
-        enclosure: Enclosure,
+        level: SandboxLevel,
         policy: SandboxPolicy,
         workspace: Path,
         spill: Path,
@@ -224,48 +224,48 @@ class Confiner:
         anywhere.
         """
         sandbox, limited = self.search_result().sandbox, scope is not None or bool(taken)
-        if sandbox is None or not self.holds(enclosure, policy, limited=limited):
+        if sandbox is None or not self.holds(level, policy, limited=limited):
             return None
         if policy.mode == "full_access" and limited:
             policy = structs.replace(policy, mode="workspace_write", network=True)
         if policy.mode == "read_only":
-            enclosure = Enclosure.READ_ONLY
+            level = SandboxLevel.READ_ONLY
         places = None if scope is None else tuple(scope)
         _make_owned((*(places or ()), *taken))
-        if enclosure is not Enclosure.SESSION or scope is not None:
+        if level is not SandboxLevel.SESSION or scope is not None:
             git_use = ""
-        given = (enclosure, policy, workspace, spill, masked, revealed, places, found.repositories)
-        confinement = self.confinement(*given, git_use)
-        if not confinement.writes:
-            return CommandSandbox(sandbox, confinement, enclosure, [])
+        given = (level, policy, workspace, spill, masked, revealed, places, found.repositories)
+        profile = self.profile(*given, git_use)
+        if not profile.writes:
+            return CommandSandbox(sandbox, profile, level, [])
         if taken:
-            confinement = _without(confinement, taken)
-        if network or confinement.network:
-            confinement = self._with_network(confinement, spill)
+            profile = _without(profile, taken)
+        if network or profile.network:
+            profile = self._with_network(profile, spill)
         watch = Watch(
-            confinement.workspace,
-            enclosure is Enclosure.BUILD,
-            confinement.git,
-            confinement.writable,
+            profile.workspace,
+            level is SandboxLevel.BUILD,
+            profile.git,
+            profile.writable,
             (*map(Path, policy.writable), *taken),
-            confinement.watched,
+            profile.watched,
             git_use,
             tuple(mark.parent for mark in found.repositories if git_use and mark.is_file()),
         )
         nested = found.repositories if watch.is_searched else ()
         again = find_nested if watch.is_searched else tuple
         guard = functools.partial(quarantine, watch, self._records, nested, again)
-        return CommandSandbox(sandbox, confinement, enclosure, [], guard)
+        return CommandSandbox(sandbox, profile, level, [], guard)
 
-    def _with_network(self, confinement: Confinement, spill: Path) -> Confinement:
-        is_inside = self._home.is_relative_to(confinement.workspace)
+    def _with_network(self, profile: SandboxProfile, spill: Path) -> SandboxProfile:
+        is_inside = self._home.is_relative_to(profile.workspace)
         downloads = () if is_inside else package_caches(self._home, spill)
-        caches = (*confinement.caches, *downloads)
-        return structs.replace(confinement, network=True, caches=caches)
+        caches = (*profile.caches, *downloads)
+        return structs.replace(profile, network=True, caches=caches)
 
-    def confinement(
+    def profile(
         self,
-        enclosure: Enclosure,
+        level: SandboxLevel,
         policy: SandboxPolicy,
         workspace: Path,
         spill: Path,
@@ -274,8 +274,8 @@ class Confiner:
         scope: Sequence[Path] | None = None,
         nested: Sequence[Path] = (),
         git_use: GitUse = "",
-    ) -> Confinement:
-        """Return what a command may do in an enclosure; see `confined`."""
+    ) -> SandboxProfile:
+        """Return what a command may do in a sandbox; see `make`."""
         root = workspace.resolve()
         git = find_git(root)
         readable = tuple(existing(map(Path, policy.readable)))
@@ -291,19 +291,19 @@ class Confiner:
         named = (*map(Path, SYSTEM), *self._tools(), self.shown_top(root), *git.directories)
         tools = (one for one in named if not one.is_relative_to(root) and os.path.lexists(one))
         visible = dict.fromkeys((*tools, *readable))
-        if enclosure is not Enclosure.SESSION:
+        if level is not SandboxLevel.SESSION:
             hidden += self._closed()
-        reading = Confinement(
+        reading = SandboxProfile(
             root,
             visible=tuple(path for path in visible if not root_of(path, visible)),
             hidden=hidden,
             shown=(*existing((spill,)), *readable),
             temporary=spill / "tmp",
-            network=policy.network and enclosure is not Enclosure.BUILD,
+            network=policy.network and level is not SandboxLevel.BUILD,
         )
-        if enclosure is Enclosure.READ_ONLY:
+        if level is SandboxLevel.READ_ONLY:
             return structs.replace(reading, network=policy.network and policy.mode == "read_only")
-        is_build = enclosure is Enclosure.BUILD
+        is_build = level is SandboxLevel.BUILD
         inside = self._writable(policy, root) if scope is None else tuple(_in_place(scope))
         # Otherwise git would stop halfway, at the first file beside the workspace.
         whole = (self.shown_top(root),) if git_use == "work_tree" else ()
@@ -378,11 +378,11 @@ def _make_owned(paths: Iterable[Path]) -> None:
                 path.mkdir(parents=True, exist_ok=True)
 
 
-def _without(confinement: Confinement, taken: Sequence[Path]) -> Confinement:
-    """Return a confinement in which the `taken` paths can't be written.
+def _without(profile: SandboxProfile, taken: Sequence[Path]) -> SandboxProfile:
+    """Return a profile in which the `taken` paths can't be written.
 
     A missing file can't be created if its directory is not one that the command may write to.
     """
     there = {next(one for one in (path, *path.parents) if os.path.lexists(one)) for path in taken}
-    read_only = (*confinement.read_only, *sorted(there.difference(confinement.writable)))
-    return structs.replace(confinement, read_only=read_only)
+    read_only = (*profile.read_only, *sorted(there.difference(profile.writable)))
+    return structs.replace(profile, read_only=read_only)

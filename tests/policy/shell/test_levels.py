@@ -1,4 +1,4 @@
-"""The enclosure of a command line, or the question: what slips past narrow rules (B38)."""
+"""The level of a command line, or the question: what slips past narrow rules (B38)."""
 
 import pytest
 from hypothesis import given
@@ -9,17 +9,17 @@ from policy.shell.attack_lines import ATTACKS, Attack
 from policy.shell.bypasses_of_working import HELD_BYPASSES
 from policy.shell.command_lines import BYPASSES, HONEST, HONEST_RULES
 from tiller_daemon.policy.rules import BUILT_IN
-from tiller_daemon.policy.shell.enclosures import (
+from tiller_daemon.policy.shell.levels import (
     LineVerdict,
     judge_line,
     may_run_outside,
-    needed_enclosure,
+    needed_level,
     seems_to_read,
 )
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_protocol.settings import Rule
 
-READ_ONLY, BUILD, SESSION = Enclosure.READ_ONLY, Enclosure.BUILD, Enclosure.SESSION
+READ_ONLY, BUILD, SESSION = SandboxLevel.READ_ONLY, SandboxLevel.BUILD, SandboxLevel.SESSION
 
 NARROW = ("ls", "ls *", "git status", "git status *", "git push*")
 COVERED = {"git push", "git status && git push", 'git "pu"sh', "git pu''sh"}
@@ -47,7 +47,7 @@ LINES = st.sampled_from((*WAYS_AROUND, *HONEST, *(one.text for one in LABELLED))
 MOST = st.sampled_from([None, READ_ONLY, BUILD])
 
 
-def judged(text: str, *rules: Rule, most: Enclosure | None = BUILD) -> LineVerdict:
+def judged(text: str, *rules: Rule, most: SandboxLevel | None = BUILD) -> LineVerdict:
     return judge_line(text, "bash", (*BUILT_IN, *rules), most)
 
 
@@ -64,7 +64,7 @@ def test_a_narrow_rule_lets_no_line_out_that_it_does_not_cover():
     loose = [
         text
         for text, verdict in found.items()
-        if verdict.action == "allow" and verdict.enclosure > BUILD
+        if verdict.action == "allow" and verdict.level > BUILD
     ]
     assert set(loose) <= COVERED
 
@@ -83,7 +83,7 @@ def test_each_line_of_the_attack_is_held_by_what_it_says(attack: Attack):
     if attack.holds == "asks":
         assert found.action == "ask"
     else:
-        assert (found.action, found.enclosure) == ("allow", READ_ONLY)
+        assert (found.action, found.level) == ("allow", READ_ONLY)
 
 
 def test_an_honest_command_is_not_asked_about():
@@ -97,13 +97,13 @@ def test_without_a_rule_that_allows_no_line_gets_more_than_there_is_unasked(text
     found = judged(text, *rules, most=most)
     if found.action == "allow":
         assert most is not None
-        assert found.enclosure <= most
+        assert found.level <= most
 
 
 @given(LINES, RULES, MOST)
 def test_no_rule_for_the_sandbox_lets_a_line_leave(text, rules, most):
     found = judged(text, *rules, most=most)
-    assert found.action != "allow" or found.enclosure <= SESSION
+    assert found.action != "allow" or found.level <= SESSION
     assert not may_run_outside(text, [rule for rule in rules if rule.permission != "unsandboxed"])
 
 
@@ -112,7 +112,7 @@ def test_a_stricter_rule_at_the_end_never_loosens(text, rules, more, most):
     before, after = judged(text, *rules, most=most), judged(text, *rules, more, most=most)
     if after.action == "allow":
         assert before.action == "allow"
-        assert after.enclosure <= before.enclosure
+        assert after.level <= before.level
 
 
 @given(LINES, RULES, ALLOWING, MOST)
@@ -157,12 +157,12 @@ def test_the_deciding_command_and_rule_are_named(text, rules, most):
     ],
 )
 def test_what_a_line_seems_to_do_says_where_it_has_to_run(text, needed):
-    assert needed_enclosure(text) == needed
+    assert needed_level(text) == needed
     assert seems_to_read(text) == (needed == READ_ONLY)
 
 
 @pytest.mark.parametrize(
-    ("text", "rule", "enclosure"),
+    ("text", "rule", "level"),
     [
         ("git push", "git push *", SESSION),
         ("git push 2>&1 | tail -5", "git push *", SESSION),
@@ -174,9 +174,9 @@ def test_what_a_line_seems_to_do_says_where_it_has_to_run(text, needed):
         ("echo x > f", "*", SESSION),
     ],
 )
-def test_a_rule_lets_a_line_do_more_when_it_covers_all_of_it(text, rule, enclosure):
+def test_a_rule_lets_a_line_do_more_when_it_covers_all_of_it(text, rule, level):
     found = judged(text, Rule("bash", rule, "allow"))
-    assert (found.action, found.enclosure) == ("allow", enclosure)
+    assert (found.action, found.level) == ("allow", level)
 
 
 @pytest.mark.parametrize(
@@ -214,19 +214,19 @@ def test_a_rule_for_a_part_of_a_line_is_none_for_the_line(text):
         ("make x", [Rule("sandboxed", "make *", "allow")], "allow"),
     ],
 )
-def test_rules_say_what_runs_in_the_build_enclosure_without_a_question(text, rules, action):
+def test_rules_say_what_runs_in_the_build_sandbox_without_a_question(text, rules, action):
     found = judged(text, *rules)
     assert found.action == action
-    assert action != "allow" or found.enclosure <= BUILD
+    assert action != "allow" or found.level <= BUILD
 
 
 @pytest.mark.parametrize("most", [None, READ_ONLY])
-def test_a_rule_for_the_build_enclosure_is_nothing_where_there_is_none(most):
+def test_a_rule_for_the_build_sandbox_is_nothing_where_there_is_none(most):
     assert judged("rm x", Rule("sandboxed", "*", "allow"), most=most).action == "ask"
 
 
 @pytest.mark.parametrize("text", ["ls", "pwd", "echo x", "x=1", "[[ -v 'a[$(rm x)]' ]]", "pytest"])
-def test_every_line_asks_where_no_enclosure_works(text):
+def test_every_line_asks_where_no_sandbox_works(text):
     assert judged(text, most=None).action == "ask"
 
 

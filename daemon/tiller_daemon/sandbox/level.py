@@ -1,13 +1,13 @@
-"""The enclosures that a command may run in, from the strictest to none at all.
+"""The levels of sandboxes that a command may run in, from the strictest to none at all.
 
-`confiner` defines what each enclosure allows; `policy` decides which one a command line gets.
+`sandboxes` defines what each level allows; `policy` decides which one a command line gets.
 """
 
 from enum import IntEnum
 
 
-class Enclosure(IntEnum):
-    """An enclosure; each one allows everything that the enclosures before it allow."""
+class SandboxLevel(IntEnum):
+    """A sandbox level; each one allows everything that the levels before it allow."""
 
     READ_ONLY = 0
     """Allows reading the workspace and the system, and writing to a private `/tmp`.
@@ -22,4 +22,4 @@ class Enclosure(IntEnum):
     """Allows everything that the session's mode allows; for approved commands."""
 
     OUTSIDE = 3
-    """No enclosure: allows everything that the user may do."""
+    """No sandbox: allows everything that the user may do."""

@@ -1,6 +1,7 @@
-"""Chooses the enclosures of one turn's commands, by the rules and the user's answers.
+"""Chooses and makes the sandboxes of one turn's commands, by the rules and the user's answers.
 
-The policy makes the decisions, and the package `sandbox` the enclosures. This module connects them.
+The policy makes the decisions, and the package `sandbox` makes the sandboxes. This module connects
+them.
 """
 
 import os
@@ -13,12 +14,12 @@ from msgspec import Struct, structs
 
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.rules import BUILT_IN, decide, evaluate
-from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, git_use, may_run_outside
+from tiller_daemon.policy.shell.levels import UNSANDBOXED, git_use, may_run_outside
 from tiller_daemon.policy.shell.network import judge_network
-from tiller_daemon.sandbox.confinement import CommandSandbox, GitUse
-from tiller_daemon.sandbox.confiner import Confiner
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.base import CommandSandbox, GitUse
 from tiller_daemon.sandbox.git_repository import find_git
+from tiller_daemon.sandbox.level import SandboxLevel
+from tiller_daemon.sandbox.sandboxes import Sandboxes
 from tiller_daemon.sandbox.scan import Scanner, ScanResult, WorkspaceTooLarge
 from tiller_daemon.session.calls.command_paths import command_lines, network_requirement
 from tiller_daemon.session.calls.write_limits import NO_SANDBOX, SANDBOX_TOO_WEAK, WriteLimits
@@ -33,13 +34,13 @@ GIT_USES: Sequence[GitUse] = ("work_tree", "data", "")
 """From the most to the least."""
 
 REVEALING = ("read", OUTSIDE)
-"""Permissions that let a command see files that its enclosure hides."""
+"""Permissions that let a command see files that its sandbox hides."""
 
 
-class TurnEnclosures(Struct, frozen=True):
-    """The enclosures of one turn."""
+class TurnSandboxes(Struct, frozen=True):
+    """The sandboxes of one turn."""
 
-    confiner: Confiner
+    sandboxes: Sandboxes
     """Computes the limits on a command."""
     context: TurnContext
     """The turn's frozen settings."""
@@ -51,10 +52,10 @@ class TurnEnclosures(Struct, frozen=True):
     """The limits on where the turn may write."""
 
     @property
-    def loosest_unasked(self) -> Enclosure | None:
-        """The loosest enclosure for calls that run unasked; None if no sandbox works here."""
+    def loosest_unasked(self) -> SandboxLevel | None:
+        """The loosest level for calls that run unasked; None if no sandbox works here."""
         sandbox = self.context.permissions.sandbox
-        return self.confiner.loosest_unasked(sandbox, Path(self.context.workspace))
+        return self.sandboxes.loosest_unasked(sandbox, Path(self.context.workspace))
 
     @property
     def problem_for_builds(self) -> str:
@@ -62,28 +63,28 @@ class TurnEnclosures(Struct, frozen=True):
         sandbox = self.context.permissions.sandbox
         if sandbox.mode == "read_only":
             return ""
-        return self.confiner.problem_for_builds(Path(self.context.workspace))
+        return self.sandboxes.problem_for_builds(Path(self.context.workspace))
 
     @property
     def shown(self) -> Path | None:
         """The directory that every command sees: the workspace, or the repository around it."""
-        if self.confiner.search_result().sandbox is None:
+        if self.sandboxes.search_result().sandbox is None:
             return None
-        return self.confiner.shown_top(self._place)
+        return self.sandboxes.shown_top(self._place)
 
     def is_guarded(self, path: Path) -> bool:
         """Whether a path is the daemon's own, or another program executes the file there."""
         workspace = Path(self.context.workspace)
-        own = self.confiner.is_own(path)
-        return own or self.confiner.is_executed(workspace, path)
+        own = self.sandboxes.is_own(path)
+        return own or self.sandboxes.is_executed(workspace, path)
 
     @property
     def asks(self) -> bool:
         """Whether commands that do more than read need approval, whatever the rules allow."""
-        return self.confiner.must_ask(self.context.permissions.sandbox)
+        return self.sandboxes.must_ask(self.context.permissions.sandbox)
 
     def session_allows_more(self, result: ToolResult) -> bool:
-        """Whether the session's enclosure would allow the actions for which a build was stopped."""
+        """Whether the session's sandbox would allow the actions for which a build was stopped."""
         if self.context.permissions.sandbox.network:
             return True
         stopped_by = result.stopped_by
@@ -91,21 +92,21 @@ class TurnEnclosures(Struct, frozen=True):
         is_git = "/.git" in stopped_by
         return self.limits.scope is None and not is_git and "Read-only file" in stopped_by
 
-    def enclosure_of(self, requirements: Sequence[Requirement]) -> Enclosure:
-        """Return the enclosure of a permitted call.
+    def level_of(self, requirements: Sequence[Requirement]) -> SandboxLevel:
+        """Return the level of a permitted call.
 
         Commands that rules let leave the sandbox run outside. Otherwise, a call that the rules
-        allow runs in the verdict's enclosure, and a call that the user approved runs in the
-        session's enclosure.
+        allow runs in the verdict's level, and a call that the user approved runs in the
+        session's sandbox.
         """
         lines = command_lines(requirements)
         if not lines or all(may_run_outside(line, self.rules()) for line in lines):
             # The mode `read_only` is a promise that no rule can override.
             mode = self.context.permissions.sandbox.mode
-            return Enclosure.SESSION if mode == "read_only" else Enclosure.OUTSIDE
+            return SandboxLevel.SESSION if mode == "read_only" else SandboxLevel.OUTSIDE
         by_rules = [r for r in requirements if r.kind == "command" and r.permission != UNSANDBOXED]
         verdict = decide(by_rules, self.rules(), "ask")
-        return verdict.enclosure if verdict.action == "allow" else Enclosure.SESSION
+        return verdict.level if verdict.action == "allow" else SandboxLevel.SESSION
 
     def network_requirements(self, requirements: Sequence[Requirement]) -> Iterator[Requirement]:
         """Yield the permission to use the network, for lines that rules or the user may allow it.
@@ -117,7 +118,7 @@ class TurnEnclosures(Struct, frozen=True):
         sandbox, rules = permissions.sandbox, self.rules()
         if sandbox.mode == "read_only" or permissions.read_only:
             return
-        if self.confiner.search_result().sandbox is None:
+        if self.sandboxes.search_result().sandbox is None:
             return
         closed = sandbox.mode == "workspace_write" and not sandbox.network
         asks = permissions.approve == "ask" and closed
@@ -128,9 +129,9 @@ class TurnEnclosures(Struct, frozen=True):
             if opens and (self.limits.are_set or not may_run_outside(line, rules)):
                 yield network_requirement(line)
 
-    async def enclose(
+    async def make(
         self,
-        enclosure: Enclosure,
+        level: SandboxLevel,
         requirements: Sequence[Requirement],
         *,
         network: bool,
@@ -143,11 +144,11 @@ class TurnEnclosures(Struct, frozen=True):
         outlives the call, for a background command.
         """
         if self.limits.are_set:
-            enclosure = min(enclosure, Enclosure.SESSION)
-            if why := self.not_enforced(enclosure):
+            level = min(level, SandboxLevel.SESSION)
+            if why := self.not_enforced(level):
                 raise ToolFailure(why)
         policy = self.context.permissions.sandbox
-        if not self.confiner.holds(enclosure, policy, limited=self.limits.are_set):
+        if not self.sandboxes.holds(level, policy, limited=self.limits.are_set):
             return None
         workspace = Path(self.context.workspace)
         place = self._place
@@ -157,13 +158,13 @@ class TurnEnclosures(Struct, frozen=True):
             raise ToolFailure(f"The workspace {place} can't be listed, so no command can run there")
         lines = () if background else command_lines(requirements)
         uses = {git_use(line) for line in lines}
-        return self.confiner.confined(
-            enclosure,
+        return self.sandboxes.make(
+            level,
             policy,
             workspace,
             self.spill_directory,
             found=findings,
-            masked=tuple(self._masked(findings, enclosure)),
+            masked=tuple(self._masked(findings, level)),
             revealed=(*self._revealed(requirements, findings), *seen),
             git_use=next(use for use in GIT_USES if use in {"", *uses}),
             scope=self.limits.scope and self.limits.scope.roots,
@@ -172,33 +173,33 @@ class TurnEnclosures(Struct, frozen=True):
             find_nested=lambda: scanner.scan_again(findings),
         )
 
-    async def enclose_reader(self) -> CommandSandbox | None:
+    async def make_for_reader(self) -> CommandSandbox | None:
         """Make the sandbox of a program that reads the workspace for turns of several sessions.
 
         None if there is no sandbox, or if the workspace is too large to be searched for what the
         program may not see.
         """
         with suppress(ToolFailure):
-            confined = await self.enclose(Enclosure.READ_ONLY, (), network=False)
-            if confined:
-                may = confined.confinement
+            sandbox = await self.make(SandboxLevel.READ_ONLY, (), network=False)
+            if sandbox:
+                may = sandbox.profile
                 shown = tuple(path for path in may.shown if path != self.spill_directory.resolve())
                 may = structs.replace(may, shown=shown, temporary=None, network=False)
-                return confined._replace(confinement=may)
+                return sandbox._replace(profile=may)
         return None
 
-    def not_enforced(self, enclosure: Enclosure) -> str:
-        """Return why this enclosure can't hold a command to the turn's limits; empty if it can."""
+    def not_enforced(self, level: SandboxLevel) -> str:
+        """Return why this level can't hold a command to the turn's limits; empty if it can."""
         if not self.limits.are_set:
             return ""
-        sandbox = self.confiner.search_result().sandbox
+        sandbox = self.sandboxes.search_result().sandbox
         if sandbox is None:
             return NO_SANDBOX.format(why=self.limits.reason)
         # Not every sandbox that can let a command into one place can also keep it out of another.
         if (
             self.limits.taken
-            and enclosure > Enclosure.READ_ONLY
-            and sandbox.loosest_unasked < Enclosure.BUILD
+            and level > SandboxLevel.READ_ONLY
+            and sandbox.loosest_unasked < SandboxLevel.BUILD
         ):
             return SANDBOX_TOO_WEAK.format(why=self.limits.reason, name=sandbox.name)
         return ""
@@ -206,7 +207,7 @@ class TurnEnclosures(Struct, frozen=True):
     def _revealed(
         self, requirements: Sequence[Requirement], findings: ScanResult
     ) -> Iterator[Path]:
-        """Yield the paths that the call may see although enclosures hide them.
+        """Yield the paths that the call may see although sandboxes hide them.
 
         These are the paths that it names with the user's permission, and the places outside the
         workspace that rules allow for every call.
@@ -224,14 +225,14 @@ class TurnEnclosures(Struct, frozen=True):
                 if text.startswith("/") and evaluate(OUTSIDE, text, rules) == "allow":
                     yield Path(text)
 
-    def _masked(self, findings: ScanResult, enclosure: Enclosure) -> Iterator[Path]:
-        """Yield the protected files to hide; looser enclosures hide only files that rules deny."""
+    def _masked(self, findings: ScanResult, level: SandboxLevel) -> Iterator[Path]:
+        """Yield the protected files to hide; looser sandboxes hide only files that rules deny."""
         yield from findings.closed
         rules = (*BUILT_IN, *self.rules())
         place = self._place
-        top = self.confiner.shown_top(place)
+        top = self.sandboxes.shown_top(place)
         for path in findings.protected:
-            if enclosure < Enclosure.SESSION or "deny" in _actions(place, top, path, rules):
+            if level < SandboxLevel.SESSION or "deny" in _actions(place, top, path, rules):
                 yield path
 
     @property
@@ -240,9 +241,9 @@ class TurnEnclosures(Struct, frozen=True):
 
     def _scanner(self) -> Scanner:
         place = self._place
-        top = self.confiner.shown_top(place)
+        top = self.sandboxes.shown_top(place)
         rules = tuple(r for r in (*BUILT_IN, *self.rules()) if globs.matches(r.permission, "read"))
-        return self.confiner.scanner(
+        return self.sandboxes.scanner(
             top,
             (place, rules),
             lambda name: _actions(place, top, top / name, rules) != {"allow"},
