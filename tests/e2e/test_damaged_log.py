@@ -14,7 +14,7 @@ import trio
 from e2e.words import always
 from support.daemon import Daemon, DaemonEnded
 from support.frontend import Frontend
-from tiller_daemon.store.wal import kept_copies, wal_of
+from tiller_daemon.store.wal import wal_of
 from tiller_protocol.answers import Rejected
 from tiller_protocol.ops import UserInput
 from tiller_protocol.places import LOG_FILE
@@ -71,7 +71,7 @@ async def test_a_bit_that_flips_in_the_write_ahead_log_is_no_secret(
 
     daemon.start()
     listed, doctor = tiller(daemon, "ls"), tiller(daemon, "doctor")
-    (copy,) = kept_copies(path)
+    (copy,) = path.parent.glob("*.damaged-*")
     assert copy.read_bytes() == data
     assert listed.returncode == 0
     assert f"The damaged part is kept as {copy}." in listed.stderr

@@ -1,8 +1,9 @@
 """A write-ahead log that belongs to another file, or to another state of it, is never replayed."""
 
 import shutil
+import sqlite3
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,15 @@ async def left_without_file(one: Home, other: Home, to: Path) -> None:
     (to / one.path.name).touch()
 
 
+async def of_another_program(one: Home, other: Home, to: Path) -> None:
+    await one.grow()
+    await one.rest()
+    path = one.copy(to, "")
+    with closing(sqlite3.connect(to.parent / "another.db")) as connection:
+        connection.executescript("PRAGMA journal_mode = WAL; CREATE TABLE things (content)")
+        shutil.copy(to.parent / "another.db-wal", wal_of(path))
+
+
 @pytest.mark.parametrize(
     "arrange",
     [
@@ -125,6 +135,7 @@ async def left_without_file(one: Home, other: Home, to: Path) -> None:
         cut_before_what_was_moved,
         newer_after_a_move,
         left_without_file,
+        of_another_program,
     ],
 )
 @pytest.mark.promise("B51")

@@ -4,6 +4,7 @@ import random
 import shutil
 import sqlite3
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -11,16 +12,24 @@ from hypothesis import strategies as st
 
 from store.rows import batch_of
 from tiller_daemon.store.log import open_log
-from tiller_daemon.store.wal import FRAME, HEADER, is_damaged, kept_copies, wal_of
-
-FRAME_BYTES = FRAME.size + 4096
+from tiller_daemon.store.wal import FRAME, FRAME_BYTES, HEADER, is_damaged, wal_of
 
 
-def written(path: Path, commits: int, *, again: int = 0) -> bytes:
-    """The write-ahead log of a file as `kill -9` would leave it.
+class Killed(NamedTuple):
+    """A file and its write-ahead log, as `kill -9` would leave them."""
 
-    With `again`, so many commits are written over the beginning of an older one.
-    """
+    file: bytes
+    wal: bytes
+
+    def is_damaged(self, directory: Path) -> bool:
+        path = directory / "tiller.db"
+        path.write_bytes(self.file)
+        wal_of(path).write_bytes(self.wal)
+        return is_damaged(path)
+
+
+def written(path: Path, commits: int, *, again: int = 0) -> Killed:
+    """A file with some commits; `again`, so many are written over the beginning of an older log."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA locking_mode = EXCLUSIVE")
     connection.execute("PRAGMA journal_mode = WAL")
@@ -30,47 +39,59 @@ def written(path: Path, commits: int, *, again: int = 0) -> bytes:
         if number == commits:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         connection.execute("INSERT INTO things VALUES (?)", (content.randbytes(900),))
-    data = wal_of(path).read_bytes()
+    killed = Killed(path.read_bytes(), wal_of(path).read_bytes())
     connection.close()
-    return data
+    return killed
 
 
 @pytest.fixture(scope="module")
-def wal(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("place")
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     return written(tmp_path_factory.mktemp("wal") / "tiller.db", 20)
 
 
 @pytest.fixture(scope="module")
-def reused(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def reused(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     return written(tmp_path_factory.mktemp("wal") / "tiller.db", 20, again=5)
 
 
 def test_a_sound_log_is_not_damaged_wherever_the_process_was_killed(
-    wal: bytes, reused: bytes
+    killed: Killed, reused: Killed, place: Path
 ) -> None:
-    assert not is_damaged(reused)
-    for end in range(0, len(wal), 97):
-        assert not is_damaged(wal[:end]), end
+    assert not reused.is_damaged(place)
+    for end in range(0, len(killed.wal), 297):
+        assert not killed._replace(wal=killed.wal[:end]).is_damaged(place), end
+    assert [found.name for found in place.glob("*-shm")] == []
 
 
-def test_a_frame_that_was_half_written_over_an_old_one_is_no_damage(reused: bytes) -> None:
-    salts = HEADER.unpack_from(reused)[4:6]
-    starts = range(HEADER.size, len(reused), FRAME_BYTES)
-    of_now = [at for at in starts if FRAME.unpack_from(reused, at)[2:4] == salts]
-    last = of_now[-1]
-    torn = reused[: last + 2000] + bytes(300) + reused[last + 2300 :]
-    assert not is_damaged(torn)
+def test_a_frame_that_was_half_written_over_an_old_one_is_no_damage(
+    reused: Killed, place: Path
+) -> None:
+    wal = reused.wal
+    salts = HEADER.unpack_from(wal)[4:6]
+    starts = range(HEADER.size, len(wal), FRAME_BYTES)
+    last = [at for at in starts if FRAME.unpack_from(wal, at)[2:4] == salts][-1]
+    torn = wal[: last + 2000] + bytes(300) + wal[last + 2300 :]
+    assert not reused._replace(wal=torn).is_damaged(place)
 
 
 @settings(deadline=None, max_examples=100)
 @given(st.data())
-def test_no_wrong_bit_goes_unseen(wal: bytes, data: st.DataObject) -> None:
-    # All but the version, the number of checkpoints, and unused words have a checksum.
-    at = data.draw(st.integers(0, len(wal) - 1))
-    bit = data.draw(st.integers(0, 7))
-    damaged = bytearray(wal)
-    damaged[at] ^= 1 << bit
-    assert is_damaged(bytes(damaged))
+def test_no_wrong_bit_goes_unseen(killed: Killed, place: Path, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(killed.wal) - 1))
+    damaged = bytearray(killed.wal)
+    damaged[at] ^= 1 << data.draw(st.integers(0, 7))
+    assert killed._replace(wal=bytes(damaged)).is_damaged(place)
+
+
+def test_a_block_of_zeros_does_not_go_unseen(killed: Killed, place: Path) -> None:
+    for at in (0, len(killed.wal) // 2):
+        zeroed = killed.wal[:at] + bytes(4096) + killed.wal[at + 4096 :]
+        assert killed._replace(wal=zeroed).is_damaged(place), at
 
 
 async def test_a_damaged_write_ahead_log_is_kept_as_a_copy(tmp_path: Path) -> None:
@@ -87,7 +108,7 @@ async def test_a_damaged_write_ahead_log_is_kept_as_a_copy(tmp_path: Path) -> No
     async with open_log(killed) as log:
         assert await log.count() < 10
         (problem,) = log.problems()
-    (copy,) = kept_copies(killed)
+    (copy,) = killed.parent.glob("tiller.db-wal.damaged-*")
     assert copy.read_bytes() == data
     assert copy.stat().st_mode & 0o777 == 0o600
     assert str(copy) in problem

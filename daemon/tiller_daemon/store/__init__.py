@@ -1,9 +1,9 @@
 """The log: an append-only store of events in SQLite.
 
 `base.py` defines the log's interface. `database.py` runs transactions on the event loop or in a
-thread. `projection.py` makes the rows by which requests are found. `belonging.py` notices a
-write-ahead log of another file, and `backup.py` copies the log. `search_index.py` is the full-text
-index, in a separate file.
+thread. `projection.py` makes the rows by which requests are found. `wal.py` notices a write-ahead
+log that is damaged or belongs to another file, and `backup.py` copies the log. `search_index.py` is
+the full-text index, in a separate file.
 
 # Search
 

@@ -25,7 +25,7 @@ def back_up(connection: sqlite3.Connection, file: Path) -> int:
         try:
             connection.execute("VACUUM INTO ?", (str(draft),))
             with closing(sqlite3.connect(draft, isolation_level=None)) as copy:
-                separate(copy)
+                separate(copy, draft)
             _sync(draft)
             draft.rename(file)
         finally:

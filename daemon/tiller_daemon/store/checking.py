@@ -7,9 +7,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tiller_daemon.store.base import LogError
-from tiller_daemon.store.belonging import FOREIGN, is_foreign, put_aside
 from tiller_daemon.store.schema import check_file_types, damaged, log_error, read_log_id
-from tiller_daemon.store.wal import is_damaged, is_in_use, lost_commits, wal_of
+from tiller_daemon.store.wal import FOREIGN, is_damaged, is_foreign, is_in_use, kept, wal_of
 
 
 def check_log(path: Path) -> None:
@@ -40,7 +39,7 @@ def check_log(path: Path) -> None:
                 "corrupt",
                 f"{FOREIGN.format(wal=wal_of(path), path=path)}. The next daemon puts it aside",
             )
-        if wal_of(path).exists() and is_damaged(wal_of(path).read_bytes()):
+        if is_damaged(path):
             raise damaged(path, "the end of the write-ahead log")
         address = f"file:{quote(os.fsencode(path))}?mode=ro"
         with closing(sqlite3.connect(address, timeout=0, uri=True)) as connection:
@@ -51,5 +50,5 @@ def check_log(path: Path) -> None:
             read_log_id(connection, path)
     except (OSError, sqlite3.Error) as error:
         raise log_error(error, path) from error
-    for sentence in (*lost_commits(path), *put_aside(path)):
+    for sentence in kept(path):
         raise LogError("corrupt", sentence)

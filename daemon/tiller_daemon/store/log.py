@@ -28,7 +28,6 @@ from tiller_daemon.store.base import (
     seq_before,
     submission_conflict,
 )
-from tiller_daemon.store.belonging import put_aside
 from tiller_daemon.store.database import Database
 from tiller_daemon.store.schema import (
     SESSION_FIELDS,
@@ -37,7 +36,7 @@ from tiller_daemon.store.schema import (
     open_file,
     session_checksum,
 )
-from tiller_daemon.store.wal import lost_commits
+from tiller_daemon.store.wal import kept
 
 _SELECT_SESSION = f"SELECT {', '.join(SESSION_FIELDS)}, checksum FROM sessions"  # noqa: S608
 _UPSERT_SESSION = (
@@ -179,8 +178,7 @@ class SqliteLog:
 
     def problems(self) -> tuple[str, ...]:
         """Return sentences about problems of the files and about what was kept of them."""
-        files = (*lost_commits(self._file), *put_aside(self._file))
-        return (*self._database.problems(), *files)
+        return (*self._database.problems(), *kept(self._file))
 
     async def _ids(self, where: str, *values: str) -> list[str]:
         query = f"SELECT session_id FROM sessions WHERE {where} ORDER BY session_id"  # noqa: S608 - `where` is ours

@@ -1,6 +1,6 @@
 """The log's file: its tables, how it is opened, and SQLite's errors.
 
-Only this module, `log` and `belonging` contain SQL for the file. Nothing here knows of trio or
+Only this module, `log` and `wal` contain SQL for the file. Nothing here knows of trio or
 threads.
 """
 
@@ -19,8 +19,7 @@ import msgspec
 
 from tiller_daemon.private import make_directory, open_private
 from tiller_daemon.store.base import LogError, LogErrorKind, SessionFigures, SessionRow
-from tiller_daemon.store.belonging import put_aside_if_foreign, write_mark
-from tiller_daemon.store.wal import keep_if_damaged
+from tiller_daemon.store.wal import keep_what_is_not_read, write_mark
 
 SCHEMA_VERSION = 4
 """The version of the file; files of other versions are refused. It is increased if older releases
@@ -123,8 +122,7 @@ def open_file(path: Path) -> tuple[sqlite3.Connection, str]:
     try:
         check_file_types(path)
         _make_file(path)
-        put_aside_if_foreign(path)
-        keep_if_damaged(path)
+        keep_what_is_not_read(path)
         connection = sqlite3.connect(
             path, timeout=BUSY_S_MAX, isolation_level=None, check_same_thread=False
         )
@@ -182,13 +180,13 @@ def read_log_id(connection: sqlite3.Connection, path: Path) -> str:
     return meta["log_id"]
 
 
-def separate(connection: sqlite3.Connection) -> None:
+def separate(connection: sqlite3.Connection, path: Path) -> None:
     """Make a copy of the log a log of its own, to which no write-ahead log belongs."""
     # Nor may it count as the original, if its bytes are copied into the file of the original.
     connection.execute(
         "INSERT OR REPLACE INTO meta VALUES ('log_id', ?), (?, '')", (_new_id(), _INODE)
     )
-    write_mark(connection)
+    write_mark(connection, path)
 
 
 def log_error(error: Exception, path: Path, kind: LogErrorKind = "io") -> LogError:
@@ -267,12 +265,12 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> str:
     connection.execute("PRAGMA journal_mode = WAL")  # writes to the file, so only if it is ours
     inode = str(path.stat().st_ino)
     if not log_id:
-        return _make_tables(connection, inode)
-    _add_outcomes(connection)
+        return _make_tables(connection, path, inode)
+    _add_outcomes(connection, path)
     return _keep_or_renew_id(connection, inode)
 
 
-def _add_outcomes(connection: sqlite3.Connection) -> None:
+def _add_outcomes(connection: sqlite3.Connection, path: Path) -> None:
     """Make a file of the current version out of one of `VERSION_WITHOUT_OUTCOMES`."""
     where = f"key = 'version' AND value = '{VERSION_WITHOUT_OUTCOMES}'"
     if connection.execute(f"SELECT 1 FROM meta WHERE {where}").fetchone():  # noqa: S608 - ours
@@ -281,7 +279,7 @@ def _add_outcomes(connection: sqlite3.Connection) -> None:
         connection.execute(
             "UPDATE meta SET value = ? WHERE key = 'version'", (str(SCHEMA_VERSION),)
         )
-        write_mark(connection)
+        write_mark(connection, path)
         connection.execute("COMMIT")
 
 
@@ -298,14 +296,14 @@ def _keep_or_renew_id(connection: sqlite3.Connection, inode: str) -> str:
     return meta["log_id"]
 
 
-def _make_tables(connection: sqlite3.Connection, inode: str) -> str:
+def _make_tables(connection: sqlite3.Connection, path: Path, inode: str) -> str:
     log_id = _new_id()
     connection.executescript(f"BEGIN IMMEDIATE; {_TABLES}")
     connection.executemany(
         "INSERT INTO meta VALUES (?, ?)",
         [("version", str(SCHEMA_VERSION)), ("log_id", log_id), (_INODE, inode)],
     )
-    write_mark(connection)
+    write_mark(connection, path)
     connection.execute("COMMIT")
     return log_id
 

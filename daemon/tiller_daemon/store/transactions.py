@@ -16,9 +16,8 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from tiller_daemon.store.base import LogError
-from tiller_daemon.store.belonging import write_mark
 from tiller_daemon.store.schema import log_error
-from tiller_daemon.store.wal import wal_of
+from tiller_daemon.store.wal import PAGE_BYTES, wal_of, write_mark
 
 Result = TypeVar("Result")
 
@@ -58,9 +57,6 @@ COMMIT_PAGES = 6
 """How many pages a small transaction writes: one of each table and index that it changes."""
 
 READ_ONLY = "{name} can't be written: make it writable"
-
-PAGE_BYTES = 4096
-"""The size of a page."""
 
 REMOVED = (
     "{name} was removed or replaced while tillerd was using it, so nothing can be stored: put it "
@@ -144,7 +140,7 @@ class Transactions:
             changes = self._connection.total_changes
             execute("BEGIN IMMEDIATE")
             if self._must_mark:
-                write_mark(self._connection)
+                write_mark(self._connection, self._path)
             for job in jobs:
                 execute("SAVEPOINT job")
                 job.run(self._connection)
@@ -201,7 +197,7 @@ class Transactions:
         mode = "TRUNCATE" if empty else "PASSIVE"
         if not self._must_mark:
             with suppress(sqlite3.Error):  # as on a full disk, where a checkpoint may free space
-                write_mark(self._connection)
+                write_mark(self._connection, self._path)
         self._must_mark = True
         with suppress(sqlite3.Error):
             self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
@@ -212,7 +208,7 @@ class Transactions:
             ((unused,),) = self._connection.execute("PRAGMA freelist_count").fetchall()
             if not unused:
                 return False
-            write_mark(self._connection)
+            write_mark(self._connection, self._path)
             self._must_mark = False
             # Run as a script, because `execute` would return only one page.
             self._connection.executescript(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
