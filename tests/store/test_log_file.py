@@ -275,6 +275,32 @@ async def test_a_damaged_session_stops_no_other(tmp_path: Path) -> None:
             await log.append(batch_of(name, 41, 41))
 
 
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (
+            "events SET body = 'other' WHERE session_id = 's1' AND seq = 20",
+            "event 20 of session s1",
+        ),
+        ("sessions SET title = 'other' WHERE session_id = 's2'", "the row of session s2"),
+        ("submissions SET answer = 'other' WHERE submission_id = 'sub0'", "submission sub0"),
+        ("requests SET who = 'other' WHERE request_id = 'r1'", "the row of request r1"),
+    ],
+)
+@pytest.mark.promise("B51")
+async def test_a_check_finds_the_row_that_is_not_as_it_was_written(
+    tmp_path: Path, change: str, what: str
+) -> None:
+    path = tmp_path / "tiller.db"
+    await fill(path)
+    check_log(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"UPDATE {change}")
+    connection.close()
+    with pytest.raises(LogError, match=what):
+        check_log(path)
+
+
 async def test_a_missing_event_is_an_error_and_no_gap(tmp_path: Path) -> None:
     """G2: index and events that disagree are never handed out as if they were whole."""
     path = tmp_path / "tiller.db"

@@ -7,8 +7,25 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tiller_daemon.store.base import LogError
-from tiller_daemon.store.schema import check_file_types, damaged, log_error, read_log_id
+from tiller_daemon.store.log import SELECT_SESSION, session_of
+from tiller_daemon.store.schema import (
+    SCHEMA_VERSION,
+    check_file_types,
+    checksum,
+    damaged,
+    log_error,
+    read_log_id,
+)
 from tiller_daemon.store.wal import FOREIGN, is_damaged, is_foreign, is_in_use, kept, wal_of
+
+_ROWS = {
+    "event {1} of session {0}": "SELECT session_id, seq, time, body, checksum FROM events",
+    "the answer to submission {0}": "SELECT submission_id, digest, answer, checksum"
+    " FROM submissions",
+    "the row of request {0}": "SELECT request_id, session_id, resolution, who, checksum"
+    " FROM requests",
+}
+"""The names of rows, and the query for all of them; `log` has the one for sessions."""
 
 
 def check_log(path: Path) -> None:
@@ -47,8 +64,21 @@ def check_log(path: Path) -> None:
             if answer != "ok":
                 reason = sqlite3.DatabaseError(answer.splitlines()[-1])
                 raise log_error(reason, path, "corrupt")
-            read_log_id(connection, path)
+            if read_log_id(connection, path):
+                _check_rows(connection, path)
     except (OSError, sqlite3.Error) as error:
         raise log_error(error, path) from error
     for sentence in kept(path):
         raise LogError("corrupt", sentence)
+
+
+def _check_rows(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise `LogError` if a row is not as it was written, which no check of pages finds."""
+    for name, query in _ROWS.items():
+        for *fields, stored in connection.execute(query):
+            if checksum(*fields) != stored:
+                raise damaged(path, name.format(*fields))
+    query = "SELECT 1 FROM meta WHERE key = 'version' AND value = ?"
+    if connection.execute(query, (str(SCHEMA_VERSION),)).fetchone():
+        for row in connection.execute(SELECT_SESSION):
+            session_of(row, path)

@@ -38,7 +38,7 @@ from tiller_daemon.store.schema import (
 )
 from tiller_daemon.store.wal import kept
 
-_SELECT_SESSION = f"SELECT {', '.join(SESSION_FIELDS)}, checksum FROM sessions"  # noqa: S608
+SELECT_SESSION = f"SELECT {', '.join(SESSION_FIELDS)}, checksum FROM sessions"  # noqa: S608
 _UPSERT_SESSION = (
     f"INSERT OR REPLACE INTO sessions ({', '.join(SESSION_FIELDS)}, checksum)"  # noqa: S608
     f" VALUES ({', '.join('?' * len(SESSION_FIELDS))}, ?)"
@@ -128,8 +128,8 @@ class SqliteLog:
 
     async def session(self, session_id: str) -> SessionRow | None:
         """Return the row of a session; see `Log.session`."""
-        rows = await self._look_up(f"{_SELECT_SESSION} WHERE session_id = ?", session_id)
-        return self._session_row(rows[0]) if rows else None
+        rows = await self._look_up(f"{SELECT_SESSION} WHERE session_id = ?", session_id)
+        return session_of(rows[0], self._file) if rows else None
 
     async def sessions(
         self,
@@ -141,7 +141,7 @@ class SqliteLog:
         after: str | None,
     ) -> list[SessionRow]:
         """Return a page of rows; see `Log.sessions`. A damaged row is skipped and logged."""
-        query = f"{_SELECT_SESSION} WHERE archived = ?"
+        query = f"{SELECT_SESSION} WHERE archived = ?"
         values: list[Any] = [archived]
         if owner_id is not None:
             query += " AND owner_id = ?"
@@ -196,19 +196,10 @@ class SqliteLog:
 
     def _valid_row(self, values: tuple[Any, ...]) -> SessionRow | None:
         try:
-            return self._session_row(values)
+            return session_of(values, self._file)
         except LogError as error:  # one damaged row must not hide the other sessions
             structlog.get_logger().warning("session_row_damaged", message=error.message)
             return None
-
-    def _session_row(self, row: tuple[Any, ...]) -> SessionRow:
-        *fields, stored = row
-        for place in _FLAGS:
-            fields[place] = bool(fields[place])
-        if session_checksum(fields) != stored:
-            raise damaged(self._file, f"the row of session {fields[0]}")
-        own = len(SessionRow.__struct_fields__) - 1
-        return SessionRow(*fields[:own], figures=SessionFigures(*fields[own:]))
 
     def _request_row(self, row: tuple[Any, ...]) -> RequestRow:
         *fields, stored = row
@@ -255,6 +246,17 @@ class SqliteLog:
         if checksum(submission_id, digest, answer) != stored:
             raise damaged(self._file, f"the answer to submission {submission_id}")
         return SubmissionRow(submission_id, digest, answer)
+
+
+def session_of(row: tuple[Any, ...], path: Path) -> SessionRow:
+    """Return a row of `SELECT_SESSION`, or raise `LogError` if it is damaged."""
+    *fields, stored = row
+    for place in _FLAGS:
+        fields[place] = bool(fields[place])
+    if session_checksum(fields) != stored:
+        raise damaged(path, f"the row of session {fields[0]}")
+    own = len(SessionRow.__struct_fields__) - 1
+    return SessionRow(*fields[:own], figures=SessionFigures(*fields[own:]))
 
 
 def _write_batch(connection: sqlite3.Connection, batch: Batch, before: int) -> None:
