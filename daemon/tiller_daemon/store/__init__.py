@@ -17,4 +17,9 @@ session's new texts to the index.
 After its start, the daemon compares the index with the log in the background, and adds what is
 missing. This also repairs the index after an upgrade, a crash or damage. Until the comparison has
 finished, search results say how many sessions are missing.
+
+The index is not in the log's file, because then a commit with a text of 60 words would take 0.26 ms
+of CPU time instead of 0.08, and 0.67 ms beside 40,000 texts, where one in a hundred would hold up
+the event loop for 14 ms. In its own transactions, which take many texts, a text takes 0.08 ms. Nor
+can damage to the index keep a turn from being stored.
 """

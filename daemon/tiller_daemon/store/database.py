@@ -4,6 +4,10 @@ A small transaction takes 0.05 ms and a fast disk syncs in 0.2 ms, but passing w
 back takes 1 ms while the loop is busy. So a write runs at once if nothing is queued and the disk
 has been fast. Otherwise the write is queued, and the thread commits all queued writes in one
 transaction. `transactions` has the transactions themselves.
+
+Both ways are needed. Through the thread alone, a commit beside a busy loop takes 2.1 ms instead of
+0.08. On the loop alone, 64 sessions make 440 instead of 4,600 commits a second on a disk, and block
+the loop for up to 0.5 s.
 """
 
 import math
