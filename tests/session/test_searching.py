@@ -211,7 +211,7 @@ async def test_the_index_costs_a_turn_no_commit_and_waits_until_it_is_over(
     world, first = await start(ScriptStep(parts=(TextPart("many words " * 50),), repeat=True))
     written: list[int] = []
     add = world.index.add
-    world.index.add = lambda row, head, texts: (written.append(head.head), add(row, head, texts))
+    world.index.add = lambda row, head, texts: (written.append(head), add(row, head, texts))
     nursery.start_soon(world.search.run)
     await trio.sleep(100)
     await said(world, first, "go")

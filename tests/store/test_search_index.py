@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from store.rows import session_row
 from support.directories import TemporarySearchIndex
-from tiller_daemon.store.search_index import Indexed, SearchError, SearchIndex, Text
+from tiller_daemon.store.search_index import SearchError, SearchIndex, Text
 from tiller_daemon.store.search_query import indexed, match_expression, original, pieces
 
 FIRST = (float("inf"), "")
@@ -23,7 +23,7 @@ def index_of(*texts: str, path: Path | None = None) -> SearchIndex:
     index = SearchIndex(path, "log") if path else TemporarySearchIndex("log")
     for number, text in enumerate(texts):
         row = session_row(str(number), 1, updated_at=float(number))
-        index.add(row, Indexed(1, 0), [Text("answer", text, 1.0, 1)])
+        index.add(row, 1, [Text("answer", text, 1.0, 1)])
     return index
 
 
@@ -168,7 +168,7 @@ def test_a_damaged_or_foreign_index_is_replaced_by_an_empty_one(tmp_path: Path, 
     with suppress(SearchError):  # the first use may find the damage, the next one begins anew
         found(index, "same")
     assert index.heads() == {}
-    index.add(session_row("a", 1), Indexed(1, 0), [Text("input", "new", 1.0, 1)])
+    index.add(session_row("a", 1), 1, [Text("input", "new", 1.0, 1)])
     assert found(index, "new") == {"a"}
     index.close()
 
@@ -188,7 +188,7 @@ def test_a_page_costs_what_is_on_it_and_not_what_is_in_the_index():
         index = TemporarySearchIndex("log")
         for number in range(texts):
             text = Text("input", f"word{number} common", float(number), 1)
-            index.add(session_row(f"{number:04}", 1), Indexed(1, 0), [text])
+            index.add(session_row(f"{number:04}", 1), 1, [text])
         counts = [0, 0]
         assert index._opened is not None
         for place, work in enumerate(

@@ -25,7 +25,7 @@ from tiller_daemon.store.base import (
     cursor_of,
     read_cursor,
 )
-from tiller_daemon.store.search_index import Indexed, SearchError, SearchIndex, Text, checksum
+from tiller_daemon.store.search_index import SearchError, SearchIndex, Text
 from tiller_daemon.store.search_query import match_expression
 from tiller_protocol.codec import decode_event
 from tiller_protocol.errors import BadMessage
@@ -199,8 +199,9 @@ class SearchableSessions:
 
     async def _catch_up(self, pause_s: float) -> None:
         """Index the new events in the log; pause for `pause_s` seconds after each read."""
-        if not self._is_compared:
-            await self._compare()
+        async with self._catching_up:
+            if not self._is_compared:
+                await self._compare()
         while True:
             # Needed even if nothing is left to take: another task may be indexing the last session.
             async with self._catching_up:
@@ -218,7 +219,10 @@ class SearchableSessions:
                     raise
 
     async def _compare(self) -> None:
-        """Find the sessions whose index differs from the log."""
+        """Find the sessions whose index differs from the log, and forget what it has of them.
+
+        They may have lost events in a power failure, and then got others with these numbers.
+        """
         heads = await self._use(self._index.heads)
         for archived in (True, False):
             rows: list[SessionRow] = []
@@ -229,35 +233,28 @@ class SearchableSessions:
                 rows += page
                 after = cursor_of(page[-1])
             for row in reversed(rows):  # the newest last, so that they are taken first
-                if heads.pop(row.session_id, None) != (row.head, row.updated_at):
+                if heads.get(row.session_id) == (row.head, row.updated_at):
+                    del heads[row.session_id]
+                else:
                     self._stale.setdefault(row.session_id)
         for session_id in heads:
-            self._stale.setdefault(session_id)
+            await self._use(partial(self._index.forget, session_id))
         self._is_compared = True
 
     async def _index_session(self, session_id: str, pause_s: float) -> None:
-        known = await self._use(lambda: self._index.head(session_id))
-        if known.head and not await self._is_same(session_id, known):
-            await self._use(lambda: self._index.forget(session_id))
-            known = Indexed()
-        while bodies := await self._log.events(
-            session_id, known.head, READ_EVENTS_MAX, READ_BYTES_MAX
-        ):
+        head = await self._use(lambda: self._index.head(session_id))
+        while True:
+            bodies = await self._log.events(session_id, head, READ_EVENTS_MAX, READ_BYTES_MAX)
             # The row is read after the events, so that it is not older than the events.
             row = await self._log.session(session_id)
             if row is None:
-                self.note(session_id)  # it is being deleted
+                await self._use(lambda: self._index.forget(session_id))
                 return
-            if row.owner_id:
+            if not bodies or row.owner_id:
                 return
-            known = Indexed(known.head + len(bodies), checksum(bodies[-1]))
-            await self._use(partial(self._index.add, row, known, texts_of(bodies)))
+            head += len(bodies)
+            await self._use(partial(self._index.add, row, head, texts_of(bodies)))
             await trio.sleep(pause_s)
-
-    async def _is_same(self, session_id: str, known: Indexed) -> bool:
-        """Whether the log still has the event indexed last, which a power failure may have lost."""
-        bodies = await self._log.events(session_id, known.head - 1, 1, READ_BYTES_MAX)
-        return bool(bodies) and checksum(bodies[0]) == known.last
 
     async def _use(self, function: Callable[[], Result]) -> Result:
         """Run a function that uses the index."""

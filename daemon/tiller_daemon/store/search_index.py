@@ -7,7 +7,6 @@ file, or one of another log, is replaced with an empty file. `session/searching`
 import json
 import os
 import sqlite3
-import zlib
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from hashlib import blake2b
@@ -19,7 +18,7 @@ from tiller_daemon.store.base import SessionRow
 from tiller_daemon.store.search_query import BEGIN, END, indexed, original, pieces
 from tiller_protocol.searching import FoundText, PastInput, TextKind
 
-INDEX_VERSION = "1"
+INDEX_VERSION = "2"
 """The version of the file; a file of another version is replaced."""
 
 TEXTS_PER_SESSION = 3
@@ -32,7 +31,7 @@ _TABLES = """
 CREATE TABLE meta (version TEXT NOT NULL, log_id TEXT NOT NULL);
 CREATE TABLE sessions (
     session_id TEXT PRIMARY KEY, workspace TEXT NOT NULL, archived INTEGER NOT NULL,
-    updated_at REAL NOT NULL, title TEXT NOT NULL, head INTEGER NOT NULL, last INTEGER NOT NULL
+    updated_at REAL NOT NULL, title TEXT NOT NULL, head INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE texts (
     id INTEGER PRIMARY KEY, session_id TEXT NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL,
@@ -109,13 +108,6 @@ class Text(NamedTuple):
     """The item that contains the text; empty for a title."""
 
 
-class Indexed(NamedTuple):
-    """How far a session is indexed: up to event `head`, whose checksum is `last`."""
-
-    head: int = 0
-    last: int = 0
-
-
 class SearchIndex:
     """The index of one log; the first use opens the file.
 
@@ -135,14 +127,14 @@ class SearchIndex:
             rows = connection.execute(query).fetchall()
         return {session_id: (head, updated_at) for session_id, head, updated_at in rows}
 
-    def head(self, session_id: str) -> Indexed:
-        """Return how far a session is indexed."""
+    def head(self, session_id: str) -> int:
+        """Return the number of the event up to which a session is indexed."""
         with self._transaction() as connection:
-            query = "SELECT head, last FROM sessions WHERE session_id = ?"
+            query = "SELECT head FROM sessions WHERE session_id = ?"
             row = connection.execute(query, (session_id,)).fetchone()
-        return Indexed(*row) if row else Indexed()
+        return row[0] if row else 0
 
-    def add(self, row: SessionRow, head: Indexed, texts: Iterable[Text]) -> None:
+    def add(self, row: SessionRow, head: int, texts: Iterable[Text]) -> None:
         """Add texts of a session, which is then indexed up to `head`, in one transaction."""
         with self._transaction() as connection:
             query = "SELECT title FROM sessions WHERE session_id = ?"
@@ -152,10 +144,8 @@ class SearchIndex:
                 _insert(connection, row.session_id, Text("title", row.title, row.created_at, 0))
             for text in texts:
                 _insert(connection, row.session_id, text)
-            values = (row.session_id, row.workspace, row.archived, row.updated_at, row.title, *head)
-            connection.execute(
-                "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?)", values
-            )
+            values = (row.session_id, row.workspace, row.archived, row.updated_at, row.title, head)
+            connection.execute("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?)", values)
 
     def forget(self, session_id: str) -> None:
         """Remove a session and its texts."""
@@ -259,11 +249,6 @@ class SearchIndex:
         """Remove the file, so that the next use begins with an empty file."""
         for end in ("", "-wal", "-shm"):
             Path(f"{self._path}{end}").unlink(missing_ok=True)
-
-
-def checksum(body: bytes) -> int:
-    """Return the checksum of an event's body; it differs if a lost event's number was reused."""
-    return zlib.crc32(body)
 
 
 def _prepare(connection: sqlite3.Connection, owner: tuple[str, str]) -> None:
