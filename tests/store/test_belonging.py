@@ -117,6 +117,17 @@ async def left_without_file(one: Home, other: Home, to: Path) -> None:
     (to / one.path.name).touch()
 
 
+async def of_a_copy_that_was_only_opened(one: Home, other: Home, to: Path) -> None:
+    await one.grow()
+    await one.rest()
+    one.copy(to, "")
+    await one.grow()
+    await one.rest()
+    copied = one.copy(to.parent / "copied", "")
+    async with home(copied.parent) as opened:  # which stores another id
+        opened.copy(to, "-wal")
+
+
 async def of_another_program(one: Home, other: Home, to: Path) -> None:
     await one.grow()
     await one.rest()
@@ -135,6 +146,7 @@ async def of_another_program(one: Home, other: Home, to: Path) -> None:
         cut_before_what_was_moved,
         newer_after_a_move,
         left_without_file,
+        of_a_copy_that_was_only_opened,
         of_another_program,
     ],
 )

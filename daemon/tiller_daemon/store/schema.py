@@ -267,7 +267,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> str:
     if not log_id:
         return _make_tables(connection, path, inode)
     _add_outcomes(connection, path)
-    return _keep_or_renew_id(connection, inode)
+    return _keep_or_renew_id(connection, path, inode)
 
 
 def _add_outcomes(connection: sqlite3.Connection, path: Path) -> None:
@@ -283,12 +283,13 @@ def _add_outcomes(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute("COMMIT")
 
 
-def _keep_or_renew_id(connection: sqlite3.Connection, inode: str) -> str:
+def _keep_or_renew_id(connection: sqlite3.Connection, path: Path, inode: str) -> str:
     """Return the log's id, a new one if the file is a copy, whose events will be others."""
     meta: dict[str, str] = dict(connection.execute("SELECT key, value FROM meta"))
     if meta.get(_INODE) != inode:
         if _INODE in meta:
             meta["log_id"] = _new_id()
+        write_mark(connection, path)
         connection.execute(
             "INSERT OR REPLACE INTO meta VALUES ('log_id', ?), (?, ?)",
             (meta["log_id"], _INODE, inode),
