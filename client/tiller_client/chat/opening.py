@@ -41,10 +41,9 @@ def open_session(snapshot: Snapshot, painter: Painter, look: Look) -> Opening:
     look.fit(painter)
     conversation = Conversation(snapshot, look)
     above = [*heading_rows(snapshot, look.width, look.paint), *conversation.begin()]
-    columns, rows = painter.size
-    frame = compose(_parts(conversation, look), rows)
+    frame = compose(_parts(conversation, look), painter.size[1])
     frame = frame._replace(rows=look.recoloured(frame.rows))
-    painter.paint(look.recoloured(above), frame, columns)
+    painter.paint(look.recoloured(above), frame, painter.size)
     return Opening(conversation, painter, look)
 
 

@@ -69,18 +69,18 @@ class Screen:
         if not self.painter.is_ours or not self.pace.may_draw():
             return
         self.look.fit(self.painter)
-        columns, rows = self.painter.size
+        size = self.painter.size
         chat = self._chat
         self.add(chat.conversation.advance())
         above, self._above = self._above, []
         self.pace.drawn()
-        frame = compose(self._parts(), rows)
+        frame = compose(self._parts(), size[1])
         above = self.look.recoloured(above)
         frame = frame._replace(rows=self.look.recoloured(frame.rows))
         extra, self._escapes = self._escapes + self.notifier.take(chat.snapshot), ""
         ask = ASK if self.pace.asks else ""
         self._asked = chat.asking.request.id if chat.asking.request else ""
-        is_written = self.painter.paint(above, frame, columns, extra, ask)
+        is_written = self.painter.paint(above, frame, size, extra, ask)
         self.pace.written(asked=is_written and bool(ask))
 
     def _seen(self) -> None:

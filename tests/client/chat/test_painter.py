@@ -65,7 +65,7 @@ def test_lines_that_stay_come_first_and_then_the_last_frame(
     stays = ""
     for above, rows in steps:
         row = data.draw(st.integers(0, len(rows) - 1))
-        screen.painter.paint(above, Frame(rows, (row, len(rows[row]))), COLUMNS)
+        screen.painter.paint(above, Frame(rows, (row, len(rows[row]))), (COLUMNS, LINES))
         screen.show()
         stays += "".join(above)
         shown = screen.rows()
@@ -86,7 +86,7 @@ def test_lines_that_stay_come_first_and_then_the_last_frame(
 
 
 def test_a_frame_is_one_synchronized_write(screen: Screen) -> None:
-    screen.painter.paint(["one"], Frame(["two"], (0, 3)), COLUMNS)
+    screen.painter.paint(["one"], Frame(["two"], (0, 3)), (COLUMNS, LINES))
     screen.show()
     assert screen.written.startswith(BEGIN)
     assert screen.written.endswith(END)
@@ -95,19 +95,19 @@ def test_a_frame_is_one_synchronized_write(screen: Screen) -> None:
 
 def test_what_is_on_the_screen_already_is_not_written_again(screen: Screen) -> None:
     rows = [f"row {number}" for number in range(5)]
-    screen.painter.paint([], Frame(rows, (4, 0)), COLUMNS)
+    screen.painter.paint([], Frame(rows, (4, 0)), (COLUMNS, LINES))
     screen.show()
-    screen.painter.paint([], Frame(rows, (4, 0)), COLUMNS)
+    screen.painter.paint([], Frame(rows, (4, 0)), (COLUMNS, LINES))
     screen.show()
     assert screen.written == ""
-    screen.painter.paint([], Frame([*rows[:4], "other"], (4, 0)), COLUMNS)
+    screen.painter.paint([], Frame([*rows[:4], "other"], (4, 0)), (COLUMNS, LINES))
     screen.show()
     assert "other" in screen.written
     assert "row" not in screen.written
 
 
 def test_an_erased_live_part_leaves_what_stays(screen: Screen) -> None:
-    screen.painter.paint(["stays"], Frame(["goes", "too"], (1, 0)), COLUMNS)
+    screen.painter.paint(["stays"], Frame(["goes", "too"], (1, 0)), (COLUMNS, LINES))
     screen.painter.erase()
     screen.show()
     assert [row for row in screen.rows() if row] == ["stays"]

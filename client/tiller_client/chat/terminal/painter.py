@@ -63,7 +63,7 @@ class Painter:
         self._rows: Sequence[str] = ()
         self._cursor_row = 0
         self._cursor: tuple[int, int] | None = None
-        self._columns = 0
+        self._size = (0, 0)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -96,15 +96,22 @@ class Painter:
         self._write(MODES_OFF + WRAP + SHOW_CURSOR)
 
     def paint(
-        self, above: Sequence[str], frame: Frame, columns: int, extra: str = "", ask: str = ""
+        self,
+        above: Sequence[str],
+        frame: Frame,
+        size: tuple[int, int],
+        extra: str = "",
+        ask: str = "",
     ) -> bool:
         """Add lines that stay above the live part, and make the live part look like `frame`.
+
+        `size` is the terminal's. If it has changed, everything is drawn, as rows may have moved.
 
         `extra`, such as a bell or a title, is written unchanged. So is `ask`, if anything else is
         written. Return whether anything was written.
         """
-        begin = self._to_top(columns)
-        if above or columns != self._columns:
+        begin = self._to_top(size[0])
+        if above or size != self._size:
             body = ERASE_BELOW + "".join(f"{line}{PLAIN}\r\n" for line in above)
             drawn = "\r\n".join(row + PLAIN for row in frame.rows)
             row = max(0, len(frame.rows) - 1)
@@ -121,24 +128,23 @@ class Painter:
             written = ""
         self._write(written)
         self._cursor = frame.cursor
-        self._rows, self._columns = frame.rows, columns
+        self._rows, self._size = frame.rows, size
         return bool(written)
 
     def erase(self) -> None:
         """Remove the live part; the cursor is then at its first row."""
         if self._rows:
-            columns, _ = self.size
-            self._write(f"{self._to_top(columns)}{ERASE_BELOW}{SHOW_CURSOR}")
+            self._write(f"{self._to_top(self.size[0])}{ERASE_BELOW}{SHOW_CURSOR}")
         self.forget()
 
     def forget(self) -> None:
         """Forget the live part, as another program has written to the screen."""
-        self._rows, self._cursor_row, self._columns = (), 0, 0
+        self._rows, self._cursor_row, self._size = (), 0, (0, 0)
 
     def _to_top(self, columns: int) -> str:
         """The escape that moves to the first row of the present live part."""
         above = self._cursor_row
-        if self._reflows and self._columns and columns < self._columns:
+        if self._reflows and columns < self._size[0]:
             rows = self._rows[: self._cursor_row]
             above = sum(max(1, -(-width(row) // columns)) for row in rows)
         return ("\r" + f"\x1b[{above}A") if above else "\r"
