@@ -316,11 +316,13 @@ def test_a_diff_is_shown_as_one_only_when_the_daemon_says_that_it_is_and_then_wh
         assert "    -b = 2" in request_block(other, painted, 80).split("\n")
 
 
-def test_what_is_in_the_title_already_is_not_said_twice_but_a_detail_always_is() -> None:
+def test_what_is_in_the_title_already_is_not_said_twice() -> None:
     request = Request(
         "r", "approval", "Run ls", subjects=("ls",), detail="ls", detail_kind="command"
     )
-    assert request_block(request, PLAIN, 80) == "? Run ls\n    ls"
+    assert request_block(request, PLAIN, 80) == "? Run ls"
+    two = structs.replace(request, title="Run ls; ls", detail="ls;\nls")
+    assert request_block(two, PLAIN, 80).splitlines() == ["? Run ls; ls", "    ls;", "    ls"]
     for title, heading in (
         ("Run git commit...", "Run a command"),
         (

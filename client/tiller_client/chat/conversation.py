@@ -72,7 +72,7 @@ class Conversation:
         """The number of characters of that message given to the stream."""
         self._is_compact = False
         """Whether the last final line belongs to a group, such as consecutive tool calls."""
-        self._reporter = Reporter(snapshot.background)
+        self._reporter = Reporter(snapshot.background, snapshot.requests)
         self._durations = Durations()
         self._retry_at: float | None = None
         """When the model will be asked again (Unix seconds), while a retry is due."""
@@ -238,6 +238,8 @@ class Conversation:
 
     def _item(self, item: Item, now: float | None = None) -> list[str]:
         look = self.look
+        if isinstance(item, ToolCall):
+            item = self._reporter.call(item)
         return item_lines(item, self._facts(now), look.width, look.theme, opened=look.opened)
 
     def _facts(self, now: float | None) -> Facts:

@@ -165,6 +165,7 @@ class Renderer:
                 yield from self._end_stream()
             case RequestOpened():
                 self._details_shown.add(body.request.detail)
+                yield from self._reported(body)
                 yield from self.ask(body.request)
             case PlanUpdated():
                 for line in plan_lines(body):
@@ -186,6 +187,8 @@ class Renderer:
             case SessionTitled():
                 if self._prompts:  # otherwise it was just typed
                     yield from self._line(self._paint.dim(f"title: {one_line(body.title)}"))
+            case RequestResolved(resolution="reject"):
+                yield from self._reported(body, "needed")
             case (
                 StatusChanged()
                 | RequestResolved()
@@ -193,12 +196,15 @@ class Renderer:
                 | HistoryCompacted()
                 | HistoryReverted()
             ):
-                for line in self._reporter.lines(body, self._paint, self._columns):
-                    yield from self._line(line)
+                yield from self._reported(body)
             case SessionArchived() | StepStarted() | ToolCallUpdated():
                 pass
             case _:
                 assert_never(body)
+
+    def _reported(self, body: AnyBody, kind: Kind = "progress") -> Iterator[Piece]:
+        for line in self._reporter.lines(body, self._paint, self._columns):
+            yield from self._line(line, kind)
 
     def _configured(self, body: SessionConfigured) -> Iterator[Piece]:
         """Render the changed settings, except grants by `always`: the answer has shown those."""
@@ -226,6 +232,7 @@ class Renderer:
     def _item_completed(self, item: Item) -> Iterator[Piece]:
         match item:
             case ToolCall():
+                item = self._reporter.call(item)
                 if item.diff in self._details_shown:
                     item = structs.replace(item, diff="")
                 if not item.discarded:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
+from msgspec import structs
+
 from tiller_client.program_name import program
 from tiller_client.rendering.activity import which_attempt
 from tiller_client.rendering.items import UNCUT, background_line, input_line
@@ -26,11 +28,12 @@ from tiller_protocol.events import (
     HistoryReverted,
     PlanUpdated,
     QueueChanged,
+    RequestOpened,
     RequestResolved,
     StatusChanged,
     TurnEnded,
 )
-from tiller_protocol.items import BackgroundCommand, QueuedInput, Usage
+from tiller_protocol.items import BackgroundCommand, QueuedInput, Request, ToolCall, Usage
 from tiller_protocol.snapshot import SessionSummary, Snapshot
 
 QUEUED_COLUMNS = 60
@@ -49,9 +52,15 @@ _PLAN_MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑"}
 class Reporter:
     """Reports the events of one session in lines, but nothing twice."""
 
-    def __init__(self, background: Iterable[BackgroundCommand] = ()) -> None:
-        """Treat the states in `background` as reported already."""
+    def __init__(
+        self, background: Iterable[BackgroundCommand] = (), requests: Iterable[Request] = ()
+    ) -> None:
+        """Treat the states in `background` as reported already; `requests` are open."""
         self._background = {one.id: one.state for one in background}
+        self._asked = {one.id: one.item_id for one in requests}
+        """The calls that wait for an answer, by the ids of the requests."""
+        self._rejected: set[str] = set()
+        """The calls of this turn that a user has rejected."""
         self._error = ""
 
     def lines(self, body: AnyBody, paint: Paint, columns: int = UNCUT) -> Iterator[str]:
@@ -59,7 +68,12 @@ class Reporter:
         match body:
             case StatusChanged(status="retry"):
                 yield _retry_line(body, paint, columns)
+            case RequestOpened(request):
+                self._asked[request.id] = request.item_id
             case RequestResolved():
+                asked = self._asked.pop(body.request_id, "")
+                if body.resolution == "reject":
+                    self._rejected.add(asked)
                 yield _resolution_line(body, paint, columns)
             case HistoryCompacted():
                 yield _compaction_line(body, paint)
@@ -73,14 +87,21 @@ class Reporter:
             case _:
                 pass
 
+    def call(self, call: ToolCall) -> ToolCall:
+        """The call without the output of a rejection, which has been reported."""
+        is_told = call.id in self._rejected and call.error_kind == "denied"
+        return structs.replace(call, output="") if is_told else call
+
     def error(self, body: ErrorRaised | TurnEnded) -> str:
-        """The message to show for an error; empty if a turn ends with an error just shown."""
+        """The message to show for an error; empty if what ends a turn has just been shown."""
         told = self._error
         if isinstance(body, ErrorRaised):
             self._error = body.message
             return body.message
-        self._error = ""
-        return body.error.message if body.error and body.error.message != told else ""
+        rejected, self._rejected, self._error = self._rejected, set(), ""
+        if body.error is None or (body.error.code == "rejected" and rejected):
+            return ""
+        return "" if body.error.message == told else body.error.message
 
 
 def plan_lines(body: PlanUpdated) -> Iterator[str]:

@@ -33,7 +33,7 @@ def request_block(request: Request, paint: Paint, width: int) -> str:
         names = ", ".join(row(verbatim(one)) for one in (request.permission, *request.also))
         parts.append(paint.asking(_marked("! ", f"needs several permissions: {names}", width)))
     parts += [_marked(MARGIN_SUBJECT, shown(text), width) for text in other_subjects(request)]
-    if request.detail:
+    if request.detail and not _is_in_title(request, request.detail):
         parts.append(_detail(request.detail, request.detail_kind, shown, paint, width))
     if request.always:
         patterns = ", ".join(row(verbatim(one)) for one in request.always)
@@ -79,8 +79,13 @@ def other_subjects(request: Request) -> list[str]:
     return [
         subject
         for subject in request.subjects
-        if subject not in ("", request.detail) and not f" {request.title}".endswith(f" {subject}")
+        if subject not in ("", request.detail) and not _is_in_title(request, subject)
     ]
+
+
+def _is_in_title(request: Request, text: str) -> bool:
+    """Whether the title ends with exactly this text, so that it need not be shown again."""
+    return f" {request.title}".endswith(f" {text}")
 
 
 def _detail(

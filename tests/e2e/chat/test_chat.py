@@ -16,6 +16,7 @@ from support.chat import ChatTerminal
 from support.chat_chaos import play_disturbed
 from support.daemon import Daemon
 from support.frontend import Frontend
+from support.tmux import TMUX, TmuxChat
 from tiller_client.chat.rows import PROMPT
 from tiller_client.connecting.runtime import lock_holder
 from tiller_daemon.models.scripted import Failure, ScriptStep
@@ -159,6 +160,35 @@ async def test_a_letter_and_enter_answer_and_nothing_else_does(
     await chat.shows("type it, then Enter")
     chat.press("use another directory\r")
     await chat.shows("rejected by you: use another directory", "It was not allowed.")
+    assert chat.text.count("use another directory") == 1
+
+
+async def test_a_rejection_that_ends_the_turn_is_told_once(opens: Opens, daemon: Daemon) -> None:
+    model = daemon.script(calls(bash("echo out > /var/tmp/never")), always("Well then."))
+    chat = opens("-m", model, "--sandbox", "workspace_write", "--approve", "ask")
+    await chat.shows(READY)
+    chat.press("do it\r")
+    await chat.shows(ANSWERABLE)
+    chat.press("n\r")
+    await chat.shows("✗ rejected by you", "■ blocked", "/continue")
+    assert chat.text.count("rejected") == 1
+
+
+@pytest.mark.skipif(TMUX is None, reason="needs tmux")
+async def test_a_frame_that_got_too_high_for_the_terminal_is_drawn_at_its_bottom(
+    daemon: Daemon, workspace: Path
+) -> None:
+    model = daemon.script(calls(bash("echo out > /var/tmp/never")), always("Well then."))
+    chat = TmuxChat.start(daemon, "chat", "-C", str(workspace), "-m", model, "--approve", "ask")
+    try:
+        await chat.shows(READY)
+        chat.press("do it\r")
+        await chat.shows(ANSWERABLE)
+        chat.resize(80, 6)
+        await chat.until(lambda: chat.rows[-1].startswith("waits for your answer"))
+        assert chat.rows[0].startswith("? Run")
+    finally:
+        chat.close()
 
 
 async def test_what_somebody_else_answers_is_no_longer_asked_here(
@@ -172,6 +202,7 @@ async def test_what_somebody_else_answers_is_no_longer_asked_here(
     session = await newest(frontend)
     await frontend.must(Answer(session.requests[0].id, "reject", "no"))
     await chat.shows("rejected by", "Well then.", READY)
+    assert chat.text.count("rejected") == 1
     assert not any("no, with a reason" in row for row in chat.rows)
     chat.press("y\r")
     await chat.shows("the question is gone, so y was not sent")
