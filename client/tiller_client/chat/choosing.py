@@ -176,16 +176,19 @@ class Menus:
 
     def background(self) -> None:
         """Choose a running background command or sub-agent, to end it."""
-        running = [one for one in self._chat.snapshot.background if one.state == "running"]
-        if not running:
+        entries = self._running()
+        if entries:
+            self._chat.choose(Menu("in the background", entries, self._of_background))
+        else:
             self._chat.say("nothing runs in the background")
-            return
+
+    def _running(self) -> list[Entry]:
         now = time.time()
-        entries = [
+        return [
             Entry(one.id, f"{one.id} {one_line(one.command)}", f"for {age(now - one.started_at)}")
-            for one in running
+            for one in self._chat.snapshot.background
+            if one.state == "running"
         ]
-        self._chat.choose(Menu("in the background", entries, self._of_background))
 
     def _of_background(self, background_id: str) -> None:
         def act(what: str) -> None:
@@ -194,7 +197,8 @@ class Menus:
                 self._chat.actions.submit(op)
 
         entries = (Entry("end", "end it"), Entry("", "let it run"))
-        self._chat.choose(Menu(background_id, entries, act))
+        labels = {one.value: one.label for one in self._running()}
+        self._chat.choose(Menu(labels.get(background_id, background_id), entries, act))
 
     def turns(self) -> None:
         """Choose a turn to go back to, and how."""

@@ -180,8 +180,17 @@ class CommandActions:
             self._chat.say("which title? /rename TITLE")
 
     def _help(self) -> None:
-        commands = [(f"/{one.name} {one.argument}".rstrip(), one.help) for one in COMMANDS]
-        commands += [(f"/{one.name}", one.description) for one in self._chat.catalog.commands]
-        look = self._chat.screen.look
-        for title, known in (("Keys", KEYS_SHOWN), ("Commands", commands)):
-            self._chat.print(explained_rows(title, known, look.width, look.paint))
+        """List the keys and commands; Enter puts a command into the editor."""
+        entries = [Entry("", keys, text) for keys, text in KEYS_SHOWN]
+        known = [(one.name, one.argument, one.help) for one in COMMANDS]
+        known += [(one.name, "", one.description) for one in self._chat.catalog.commands]
+        entries += [
+            Entry(f"/{name}", f"/{name} {argument}".rstrip(), text)
+            for name, argument, text in known
+        ]
+
+        def taken(command: str) -> None:
+            if command:
+                self._chat.editor.insert_word(command)
+
+        self._chat.choose(Menu("keys and commands", entries, taken))

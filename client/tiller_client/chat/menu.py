@@ -5,10 +5,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tiller_client.chat.rows import CHOSEN
-from tiller_client.rendering.text import Paint, cut, one_line, pad
+from tiller_client.rendering.text import Paint, cells, cut, one_line, pad
+from tiller_client.rendering.wrap import INDENT, hanging
 
 ROWS_MAX = 10
 """Maximum number of entries shown at once."""
+
+CHOSEN_ROWS_MAX = 3
+"""About how many rows the chosen entry may take; the others take one."""
 
 
 @dataclass(frozen=True)
@@ -104,13 +108,15 @@ class Menu:
             rows.append(paint.dim("  nothing matches"))
         first = max(0, min(self.at - ROWS_MAX // 2, len(self.matching) - ROWS_MAX))
         seen = self.matching[first : first + ROWS_MAX]
-        column = min(max((len(one_line(entry.label)) for entry in seen), default=0), width // 2)
+        column = min(max((cells(one_line(entry.label)) for entry in seen), default=0), width // 2)
         for number, entry in enumerate(seen, first):
-            mark = CHOSEN if number == self.at else " "
-            detail = one_line(entry.detail)
-            text = f"{mark} {pad(one_line(entry.label), column)}  {detail}".rstrip()
-            row = cut(text, width)
-            rows.append(paint.asking(row) if number == self.at else row)
+            label, detail = one_line(entry.label), one_line(entry.detail)
+            if number != self.at:
+                rows.append(cut(f"  {pad(label, column)}  {detail}".rstrip(), width))
+                continue
+            whole = f"{CHOSEN} {label}{' ' * max(0, column - cells(label))}  {detail}".rstrip()
+            broken = hanging(cut(whole, CHOSEN_ROWS_MAX * (width - len(INDENT))), width)
+            rows += [paint.asking(cut(row, width)) for row in broken.split("\n")]
         if (left := len(self.matching) - first - len(seen)) > 0:
             rows.append(paint.dim(f"  … {left} more"))
         return rows

@@ -12,6 +12,7 @@ from support.chat import ChatTerminal
 from support.daemon import Daemon
 from support.frontend import Frontend
 from tiller_client.chat.commands import INIT, UNCOMMITTED
+from tiller_client.chat.rows import PROMPT
 from tiller_daemon.models.scripted import ReasoningPart, ScriptStep, TextPart
 
 Opens = Callable[..., ChatTerminal]
@@ -40,6 +41,13 @@ async def test_what_follows_a_command_counts_or_is_refused(
     assert "y = 2" not in chat.text.rpartition("A one.py")[2]
     chat.press("/help me\r")
     await chat.sees("/help takes nothing after it")
+    chat.press("/help\r")
+    await chat.sees("keys and commands:", "▸ Enter ")
+    chat.press("keep")
+    await chat.sees("▸ /compact [TEXT]  summarise the history now; TEXT says what to keep")
+    chat.press("\r")
+    await chat.until(lambda: chat.rows[chat.cursor[0]] == f"{PROMPT}/compact")
+    chat.press("\x15")
     chat.press("/compact keep the API decisions\r")
     await chat.shows("history up to here was summarised")
     session_id = (await newest(frontend)).session_id
@@ -98,7 +106,7 @@ async def test_what_runs_in_the_background_can_be_listed_and_ended(
     chat.press("/ps\r")
     await chat.sees("in the background:", "▸ b1 sleep 1000")
     chat.press("\r")
-    await chat.sees("▸ end it")
+    await chat.sees("b1 sleep 1000:", "▸ end it")
     chat.press("\r")
     await chat.shows("b1 was ended: sleep 1000")
     await chat.until(lambda: "1 in the background" not in chat.screen)

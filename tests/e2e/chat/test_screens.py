@@ -33,7 +33,7 @@ SIZES = ((80, 24), (200, 50))
 NARROW = {
     "beside": " ∥3",
     "delegating": "○ task scout: Find out … running",
-    "help": "revert to an earlier\n                   point, or fork from",
+    "help": "  Esc Esc            revert to an earl…",
     "plan": "  ☐ Add a test with names in capitals",
     "slash": "/sessions  open a recent session, or…",
     "thought": "· 1 step · ",

@@ -107,7 +107,7 @@ async def unknown(stage: Stage) -> None:
 async def help_(stage: Stage) -> None:
     chat = await stage.chat()
     chat.press("/help\r")
-    await chat.shows("Alt-Enter, Ctrl-J", "Ctrl-R", "/transcript")
+    await chat.sees("keys and commands:", "▸ Enter ", "Alt-Enter, Ctrl-J", " more")
 
 
 STATES = (
