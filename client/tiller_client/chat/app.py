@@ -7,8 +7,7 @@ and the open request.
 import asyncio
 import signal
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -21,20 +20,14 @@ from prompt_toolkit.styles import DummyStyle
 
 from tiller_client.api.for_asyncio import Client
 from tiller_client.chat.actions import Actions
-from tiller_client.chat.asking import Asking
-from tiller_client.chat.background import BackgroundTasks
-from tiller_client.chat.clipboard import Clipboard
-from tiller_client.chat.completing import InputCompleter
-from tiller_client.chat.editor import Editor
-from tiller_client.chat.files import WorkspaceFiles
 from tiller_client.chat.keys import bindings
 from tiller_client.chat.live_session import LiveSession
-from tiller_client.chat.menu import Menu
 from tiller_client.chat.opening import Opening, open_session
 from tiller_client.chat.reading.blocks import parser
 from tiller_client.chat.screen import Screen
-from tiller_client.chat.status import Notes
+from tiller_client.chat.state import ChatState
 from tiller_client.chat.sub_agents import SubAgents, working
+from tiller_client.chat.submitting import Submitter
 from tiller_client.chat.terminal.backdrop import kind_of
 from tiller_client.chat.terminal.keyboard import Keyboard, type_ahead
 from tiller_client.chat.terminal.typed_ahead import waiting
@@ -47,7 +40,6 @@ from tiller_protocol.answers import CatalogResult
 from tiller_protocol.events import Event, ItemDelta, RequestOpened, RequestResolved, TurnEnded
 from tiller_protocol.ops import Catalog
 from tiller_protocol.searching import InputHistory, InputHistoryResult
-from tiller_protocol.snapshot import Snapshot, is_working
 
 NAME = "tiller chat"
 """The name of this frontend."""
@@ -67,33 +59,52 @@ class _Undrawn(Renderer):
         app.current_buffer.load_history_if_not_yet_loaded()  # as drawing a control would do
 
 
+class BackgroundTasks:
+    """An application's tasks. If a task fails, the application ends and raises the task's error."""
+
+    def __init__(self, app: Application[None]) -> None:
+        self._app = app
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, work: Coroutine[object, object, None]) -> None:
+        """Run this task until it is done or `end` is called."""
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._finished)
+        self._tasks.append(task)
+
+    async def end(self) -> None:
+        """Cancel all tasks and wait for them."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _finished(self, task: "asyncio.Task[None]") -> None:
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if self._app.is_running and not self._app.is_done:
+            self._app.exit(exception=error)
+
+
 class Chat:
     """One session on the screen, until the user leaves it."""
 
     def __init__(self, client: Client, opening: Opening, keyboard: Keyboard) -> None:
         """Take over a session that `opening` has put on the screen."""
-        self.conversation = opening.conversation
-        self.session = LiveSession(client, self.snapshot.session_id)
-        self.screen = Screen(self, opening.painter, opening.look)
-        self.catalog = CatalogResult(models=(), tools=(), agents=())
-        """The daemon's catalog; empty until it is loaded, and loaded anew for each menu."""
-        self.files = WorkspaceFiles(Path(self.snapshot.workspace))
-        self.menu: Menu | None = None
-        self.notes = Notes()
-        self.asking = Asking()
-        self.editor = Editor(InputCompleter(self))
-        self.editor.buffer.on_text_changed += self._typed
-        self.clipboard = Clipboard()
-        self.actions = Actions(self)
+        self.state = ChatState(
+            opening.conversation, changed=self._changed, leave=self.leave, start=self._start
+        )
+        self.session = LiveSession(client, self.state.session_id)
+        self.screen = Screen(self.state, opening.painter, opening.look)
+        self.state.editor.buffer.on_text_changed += self._typed
+        submitter = Submitter(self.state, self.session)
+        self.actions = Actions(self.state, self.screen, submitter)
         self.keyboard = keyboard
         keyboard.answered = self.screen.pace.answered
         keyboard.reported = self._reported
         self.sub_agents = SubAgents(client, self.screen.pace.soon)
-        self.next_session: str | None = None
-        """The session to open after this one."""
         self.app: Application[None] = Application(
-            layout=Layout(Window(BufferControl(self.editor.buffer))),
-            key_bindings=bindings(self),
+            layout=Layout(Window(BufferControl(self.state.editor.buffer))),
+            key_bindings=bindings(self.state, self.screen, self.actions),
             output=DummyOutput(),
             input=keyboard,
             after_render=lambda _: self.screen.draw(),
@@ -101,28 +112,24 @@ class Chat:
         self.app.renderer = _Undrawn(DummyStyle(), self.app.output)
         self.app.key_processor.before_key_press += self._key_came
 
-    @property
-    def snapshot(self) -> Snapshot:
-        """The session after the events so far."""
-        return self.conversation.snapshot
+    def _changed(self) -> None:
+        self.app.invalidate()
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a turn is running."""
-        return is_working(self.snapshot)
+    def _start(self, work: Coroutine[object, object, None]) -> None:
+        self.app.create_background_task(work)
 
     async def run(self) -> None:
         """Show the session until the user leaves it."""
         screen = self.screen
         self._ask()
-        self.conversation.children = self.sub_agents.items
-        self.sub_agents.look(self.snapshot)
+        self.state.conversation.children = self.sub_agents.items
+        self.sub_agents.look(self.state.snapshot)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGHUP, signal.SIGTERM):
             loop.add_signal_handler(number, self.leave)
         tasks = BackgroundTasks(self.app)
         tasks.start(self.session.send())
-        tasks.start(self.session.follow(self.snapshot.seq, self))
+        tasks.start(self.session.follow(self.state.snapshot.seq, self))
         tasks.start(self._tick())
         tasks.start(self._load())
         try:
@@ -132,7 +139,7 @@ class Chat:
         finally:
             await tasks.end()
             await self.sub_agents.end()
-            self.clipboard.close()
+            self.actions.clipboard.close()
             screen.pace.stop()
             screen.painter.erase()
             screen.painter.end()
@@ -142,13 +149,13 @@ class Chat:
     def take(self, event: Event) -> None:
         """Show the next event."""
         event = self._with_me(event)
-        self.screen.add(self.conversation.take(event))
+        self.screen.add(self.state.conversation.take(event))
         if isinstance(event.body, TurnEnded | RequestOpened):
             self.screen.notifier.happened()
         if isinstance(event.body, TurnEnded):
             self.app.create_background_task(self._refresh())
         if not isinstance(event.body, ItemDelta):
-            self.sub_agents.look(self.snapshot)
+            self.sub_agents.look(self.state.snapshot)
         self._ask()
         self.screen.pace.soon()
 
@@ -157,25 +164,25 @@ class Chat:
         body = event.body
         if not isinstance(body, RequestResolved) or body.by != NAME:
             return event
-        is_mine = self.asking.is_mine(body.request_id)
+        is_mine = self.state.asking.is_mine(body.request_id)
         return replace(event, body=replace(body, by="you")) if is_mine else event
 
     def away(self, text: str) -> None:
         """Show why no events arrive; `text` is empty once they arrive again."""
-        self.notes.away = one_line(text)
+        self.state.notes.away = one_line(text)
         self.app.invalidate()
 
     def cut_off(self, reason: str) -> None:
         """Show why the turn has ended without its last events, which may come later."""
-        self.snapshot.status = "idle"
-        self.snapshot.requests.clear()
+        self.state.snapshot.status = "idle"
+        self.state.snapshot.requests.clear()
         self._ask()
         self.away(reason)
 
     def beside(self, names: Sequence[str]) -> None:
         """Show which other frontends have the session open."""
-        if names != self.notes.beside:
-            self.notes.beside = names
+        if names != self.state.notes.beside:
+            self.state.notes.beside = names
             self.app.invalidate()
 
     def end(self, reason: str) -> None:
@@ -184,22 +191,7 @@ class Chat:
         self.leave()
 
     def _warn(self, sentence: str) -> None:
-        self.print([on_screen(self.screen.look.paint.asking(f"! {one_line(sentence)}"))])
-
-    def say(self, text: str) -> None:
-        """Show a sentence in the status line, until the next key."""
-        self.notes.said = one_line(text)
-        self.app.invalidate()
-
-    def print(self, lines: Sequence[str]) -> None:
-        """Print lines that stay; their text must be safe."""
-        self.screen.add(["", *lines])
-        self.app.invalidate()
-
-    def choose(self, menu: Menu) -> None:
-        """Show a menu."""
-        self.menu = menu
-        self.app.invalidate()
+        self.screen.print([on_screen(self.screen.look.paint.asking(f"! {one_line(sentence)}"))])
 
     def leave(self) -> None:
         """End the application; a running turn continues."""
@@ -214,8 +206,8 @@ class Chat:
             self.app.exit()
 
     def _key_came(self, _processor: object) -> None:
-        self.notes.key_came()
-        self.asking.key_came(editor_is_empty=self.editor.is_empty)
+        self.state.notes.key_came()
+        self.state.asking.key_came(editor_is_empty=self.state.editor.is_empty)
         self.screen.pace.key_came()
 
     def _reported(self, report: str) -> None:
@@ -227,48 +219,48 @@ class Chat:
 
     def _ask(self) -> None:
         """Ask the oldest open request, unless it is being asked already."""
-        request = next(iter(self.snapshot.requests), None)
-        before = self.asking.request
-        self.asking.show(request)
+        request = next(iter(self.state.snapshot.requests), None)
+        before = self.state.asking.request
+        self.state.asking.show(request)
         if request is not None and (before is None or before.id != request.id):
             self.screen.add_request(request)
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            if self.is_busy or working(self.snapshot):
+            if self.state.is_busy or working(self.state.snapshot):
                 self.app.invalidate()
 
     async def _load(self) -> None:
         """Load the catalog, past inputs and the file list, which the first frame does not need."""
         await self._load_catalog()
-        if not self.catalog.models:
+        if not self.state.catalog.models:
             await self._load_catalog(ask=True)  # this also looks for servers on this machine
         if problem := self._model_problem():
             self._warn(problem)
         op = InputHistory(limit=HISTORY_INPUTS)
         written = await self.session.look_up(op, InputHistoryResult)
-        await self.files.refresh()
+        await self.state.files.refresh()
         # `recall` completes the text in the editor anew, so everything else must be loaded by then.
-        self.editor.recall([one.text for one in reversed(written.inputs)] if written else [])
+        self.state.editor.recall([one.text for one in reversed(written.inputs)] if written else [])
         self.actions.menus.history_loaded()
         self.app.invalidate()
         await asyncio.to_thread(parser)
 
     def _model_problem(self) -> str:
         """Why the next turn would have no model, as far as the catalog tells."""
-        settings = self.snapshot.settings
-        models = {one.name: one.model for one in self.catalog.agents}
+        settings = self.state.snapshot.settings
+        models = {one.name: one.model for one in self.state.catalog.agents}
         chosen = settings.model or models.get(settings.agent or next(iter(models), ""))
-        for one in self.catalog.models:
+        for one in self.state.catalog.models:
             if one.name == chosen or (one.default and not chosen):
                 return f"model {one.name} can't be used: {one.problem}" if one.problem else ""
         return "" if chosen else no_model()
 
     async def _load_catalog(self, *, ask: bool = False) -> None:
-        op = Catalog(self.snapshot.workspace, ask=ask)
+        op = Catalog(self.state.snapshot.workspace, ask=ask)
         if (catalog := await self.session.look_up(op, CatalogResult)) is not None:
-            self.catalog = catalog
+            self.state.catalog = catalog
 
     def _typed(self, buffer: Buffer) -> None:
         if buffer.text == "/":  # the user may have written a new command
@@ -276,8 +268,8 @@ class Chat:
 
     async def _refresh(self) -> None:
         """Reload the data that a turn may have changed."""
-        await self.files.refresh()
-        if not self.catalog.models:  # a model exists now, as a turn has run
+        await self.state.files.refresh()
+        if not self.state.catalog.models:  # a model exists now, as a turn has run
             await self._load_catalog()
             self.app.invalidate()
 
@@ -290,9 +282,9 @@ async def run_chat(opening: Opening, typed: bytes) -> int:
         while True:
             chat = Chat(client, opening, Keyboard(sys.stdin))
             await chat.run()
-            turn = "the turn goes on; " if chat.is_busy else ""
+            turn = "the turn goes on; " if chat.state.is_busy else ""
             say(f"{turn}to return: {program()} chat {chat.session.id[-SHORT_ID_CHARS:]}")
-            if chat.next_session is None:
+            if chat.state.next_session is None:
                 return 0
-            snapshot = await client.session(chat.next_session).snapshot()
+            snapshot = await client.session(chat.state.next_session).snapshot()
             opening = open_session(snapshot, opening.painter, opening.look)

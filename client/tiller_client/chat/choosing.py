@@ -3,10 +3,12 @@
 import time
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
 
 from tiller_client.chat.menu import Act, Entry, Menu
 from tiller_client.chat.points import Point, points
+from tiller_client.chat.state import ChatState
+from tiller_client.chat.submitting import Submitter
 from tiller_client.rendering.items import input_line
 from tiller_client.rendering.lines import files_changed, state_word
 from tiller_client.rendering.text import age, one_line
@@ -23,9 +25,6 @@ from tiller_protocol.ops import (
 from tiller_protocol.searching import SEARCH_LIMIT_MAX, SessionSearch, SessionSearchResult
 from tiller_protocol.snapshot import SessionSummary
 
-if TYPE_CHECKING:
-    from tiller_client.chat.app import Chat
-
 LISTED = 200
 """Number of sessions in the menu, most recently active first; a search finds the others, too."""
 
@@ -35,8 +34,9 @@ _QueueAction = Literal["remove", "promote", "move"]
 class Menus:
     """Opens the menus of one chat, and carries out the user's choice."""
 
-    def __init__(self, chat: "Chat") -> None:
-        self._chat = chat
+    def __init__(self, state: ChatState, submitter: Submitter) -> None:
+        self._state = state
+        self._submitter = submitter
         self._words = ""
         """The words of the search that found the listed sessions; empty if there was none."""
         self._searched: str | None = None
@@ -52,7 +52,7 @@ class Menus:
         """Choose another session, among recent ones or among those that contain the words."""
         self._words = words
         op = SessionSearch(words, limit=SEARCH_LIMIT_MAX) if words else SessionList(limit=LISTED)
-        self._chat.actions.submit(op, done=self._show_sessions)
+        self._submitter.submit(op, done=self._show_sessions)
 
     def _show_sessions(self, result: AnyResult | None) -> None:
         if isinstance(result, SessionSearchResult):
@@ -62,13 +62,13 @@ class Menus:
             title = "open a session"
             entries = self._entries((one, one.workspace) for one in result.sessions)
         if not entries:
-            if self._chat.menu is None:
+            if self._state.menu is None:
                 words = " with these words" if self._words else ""
-                self._chat.say(f"there is no other session{words}")
-            self._chat.menu = None
+                self._state.say(f"there is no other session{words}")
+            self._state.menu = None
             return
-        menu = Menu(title, entries, self._chat.actions.open, self._search, self._acts)
-        self._chat.choose(menu)
+        menu = Menu(title, entries, self._submitter.open, self._search, self._acts)
+        self._state.choose(menu)
 
     def _found(self, result: SessionSearchResult) -> list[Entry]:
         return self._entries((one.session, "".join(one.texts[0].pieces)) for one in result.found)
@@ -83,7 +83,7 @@ class Menus:
                 f"{_state(one)}{age(now - one.updated_at)} ago · {about}",
             )
             for one, about in sessions
-            if one.session_id != self._chat.session.id
+            if one.session_id != self._state.session_id
         ]
 
     def _search(self, menu: Menu) -> None:
@@ -95,115 +95,115 @@ class Menus:
         def ended() -> None:
             """Search again if other words were typed meanwhile."""
             self._searched = None
-            if self._chat.menu is menu and menu.typed.strip() and menu.typed != typed:
+            if self._state.menu is menu and menu.typed.strip() and menu.typed != typed:
                 self._search(menu)
 
         def done(result: AnyResult | None) -> None:
             assert isinstance(result, SessionSearchResult)
             if menu.typed == typed:
                 menu.find(self._found(result))
-                self._chat.app.invalidate()
+                self._state.changed()
             ended()
 
         op = SessionSearch(typed, limit=SEARCH_LIMIT_MAX)
         # A failed search is no mistake of the user: the words still narrow the titles.
-        self._chat.actions.submit(op, done=done, failed=lambda _: ended())
+        self._submitter.submit(op, done=done, failed=lambda _: ended())
 
     def _rename(self, entry: Entry) -> None:
         def rename(title: str) -> None:
             if title.strip():
                 self._change(SessionConfigure(entry.value, title=one_line(title)))
 
-        self._chat.choose(Menu(f"new title of {one_line(entry.label)}", (), rename))
+        self._state.choose(Menu(f"new title of {one_line(entry.label)}", (), rename))
 
     def _archive(self, entry: Entry) -> None:
-        self._chat.say(f"archived: {entry.label}; to undo: tiller archive --undo {entry.value}")
+        self._state.say(f"archived: {entry.label}; to undo: tiller archive --undo {entry.value}")
         self._change(SessionArchive(entry.value))
 
     def _change(self, op: AnyOp) -> None:
         """Change another session, and show the updated list."""
-        self._chat.actions.submit(op, done=lambda _: self.sessions(self._words))
+        self._submitter.submit(op, done=lambda _: self.sessions(self._words))
 
     def written_before(self) -> None:
         """Choose an earlier text from the history."""
-        self._written = Menu("written before", self._texts(), self._chat.editor.put)
-        self._chat.choose(self._written)
+        self._written = Menu("written before", self._texts(), self._state.editor.put)
+        self._state.choose(self._written)
 
     def history_loaded(self) -> None:
         """Show the loaded history if the user is choosing from it already."""
-        if self._written is not None and self._written is self._chat.menu:
+        if self._written is not None and self._written is self._state.menu:
             self._written.renew(self._texts())
 
     def _texts(self) -> list[Entry]:
-        texts = dict.fromkeys(reversed(self._chat.editor.history))
+        texts = dict.fromkeys(reversed(self._state.editor.history))
         return [Entry(text, one_line(text)) for text in texts]
 
     def models(self) -> None:
         """Choose the model of the next turn."""
-        entries = [Entry(one.name, one.name) for one in self._chat.catalog.models]
-        self._configure("model", entries, self._chat.snapshot.settings.model)
+        entries = [Entry(one.name, one.name) for one in self._state.catalog.models]
+        self._configure("model", entries, self._state.snapshot.settings.model)
 
     def variants(self) -> None:
         """Choose the variant of the model, such as its effort."""
-        name = self._chat.snapshot.settings.model
-        models = self._chat.catalog.models
+        name = self._state.snapshot.settings.model
+        models = self._state.catalog.models
         model = next((one for one in models if one.name == name), next(iter(models), None))
         variants = model.variants if model else ()
         entries = [Entry("", "default", "as configured"), *(Entry(one, one) for one in variants)]
-        self._configure("variant", entries, self._chat.snapshot.settings.variant)
+        self._configure("variant", entries, self._state.snapshot.settings.variant)
 
     def agents(self) -> None:
         """Choose the agent of the next turn."""
-        agents = self._chat.catalog.agents
+        agents = self._state.catalog.agents
         entries = [Entry(one.name, one.name, one.description) for one in agents]
-        self._configure("agent", entries, self._chat.snapshot.settings.agent)
+        self._configure("agent", entries, self._state.snapshot.settings.agent)
 
     def one_of(self, name: str, values: tuple[str, ...]) -> None:
         """Choose the value of a setting."""
         entries = [Entry(one, one.replace("_", " ")) for one in values]
-        sandbox = self._chat.catalog.sandbox
+        sandbox = self._state.catalog.sandbox
         configured = sandbox.mode if sandbox and name == "sandbox" else None
-        self._configure(name, entries, getattr(self._chat.snapshot.settings, name) or configured)
+        self._configure(name, entries, getattr(self._state.snapshot.settings, name) or configured)
 
     def queued(self) -> None:
         """Choose a queued input, and an action on it."""
-        queue = self._chat.snapshot.queue
+        queue = self._state.snapshot.queue
         if not queue:
-            self._chat.say("nothing is queued")
+            self._state.say("nothing is queued")
             return
         entries = [Entry(one.id, input_line(one), one.delivery) for one in queue]
-        self._chat.choose(Menu("queued", entries, self._queued))
+        self._state.choose(Menu("queued", entries, self._queued))
 
     def background(self) -> None:
         """Choose a running background command or sub-agent, to end it."""
         entries = self._running()
         if entries:
-            self._chat.choose(Menu("in the background", entries, self._of_background))
+            self._state.choose(Menu("in the background", entries, self._of_background))
         else:
-            self._chat.say("nothing runs in the background")
+            self._state.say("nothing runs in the background")
 
     def _running(self) -> list[Entry]:
         now = time.time()
         return [
             Entry(one.id, f"{one.id} {one_line(one.command)}", f"for {age(now - one.started_at)}")
-            for one in self._chat.snapshot.background
+            for one in self._state.snapshot.background
             if one.state == "running"
         ]
 
     def _of_background(self, background_id: str) -> None:
         def act(what: str) -> None:
             if what == "end":
-                op = Interrupt(self._chat.session.id, background_id=background_id)
-                self._chat.actions.submit(op)
+                op = Interrupt(self._state.session_id, background_id=background_id)
+                self._submitter.submit(op)
 
         entries = (Entry("end", "end it"), Entry("", "let it run"))
         labels = {one.value: one.label for one in self._running()}
-        self._chat.choose(Menu(labels.get(background_id, background_id), entries, act))
+        self._state.choose(Menu(labels.get(background_id, background_id), entries, act))
 
     def turns(self) -> None:
         """Choose a turn to go back to, and how."""
         entries: list[Entry] = []
-        found = points(self._chat.snapshot)
+        found = points(self._state.snapshot)
         for number, point in enumerate(found, 1):
             text = one_line(point.text) or "(no message)"
             when = [f"{age(time.time() - point.at)} ago"] if point.at else []
@@ -211,7 +211,7 @@ class Menus:
             detail = " · ".join([*when, *([changed] if point.files else [])])
             entries.append(Entry(point.turn_id, f"{number}. {text}", detail))
         if not entries:
-            self._chat.say("there is no turn to go back to yet")
+            self._state.say("there is no turn to go back to yet")
             return
         # Another frontend may revert a turn while the menu shows it.
         known = {point.turn_id: point for point in found}
@@ -220,16 +220,16 @@ class Menus:
             entries[::-1],
             lambda turn_id: self._back_to(known[turn_id]),
         )
-        self._chat.choose(back_to)
+        self._state.choose(back_to)
 
     def _configure(self, name: str, entries: list[Entry], now: str | None) -> None:
         """Choose the value of a setting; the present value is selected at first.
 
         The first entry leaves the setting to the configuration.
         """
-        configure = self._chat.actions.configure
+        configure = self._submitter.configure
         at = next((at for at, one in enumerate(entries) if one.value == now), 0)
-        self._chat.choose(Menu(name, entries, lambda value: configure(**{name: value}), at=at))
+        self._state.choose(Menu(name, entries, lambda value: configure(**{name: value}), at=at))
 
     def _queued(self, input_id: str) -> None:
         entries = (
@@ -238,28 +238,28 @@ class Menus:
             Entry("promote", "send now", "steers the running turn, or starts one"),
             Entry("move", "move to the front"),
         )
-        self._chat.choose(Menu("this input", entries, partial(self._edit, input_id)))
+        self._state.choose(Menu("this input", entries, partial(self._edit, input_id)))
 
     def _edit(self, input_id: str, what: str) -> None:
-        chat = self._chat
-        queued = next((one for one in chat.snapshot.queue if one.id == input_id), None)
+        state = self._state
+        queued = next((one for one in state.snapshot.queue if one.id == input_id), None)
         if queued is None:
-            chat.say("this input is no longer queued")
+            state.say("this input is no longer queued")
             return
 
         def removed(_result: AnyResult | None) -> None:
-            chat.editor.put(queued.text)
-            chat.app.invalidate()
+            state.editor.put(queued.text)
+            state.changed()
 
         if what == "take back":
-            chat.actions.submit(QueueEdit(chat.session.id, input_id, "remove"), done=removed)
+            self._submitter.submit(QueueEdit(state.session_id, input_id, "remove"), done=removed)
         else:
-            op = QueueEdit(chat.session.id, input_id, cast("_QueueAction", what))
-            chat.actions.submit(op)
+            op = QueueEdit(state.session_id, input_id, cast("_QueueAction", what))
+            self._submitter.submit(op)
 
     def _back_to(self, point: Point) -> None:
         """Choose between revert and fork."""
-        chat = self._chat
+        state = self._state
         entries = (
             Entry("revert", "revert", "history and files go back; /unrevert undoes this"),
             Entry("fork", "fork", "a new session continues from there; files stay as they are"),
@@ -267,18 +267,18 @@ class Menus:
 
         def act(what: str) -> None:
             if what == "fork":
-                chat.actions.fork(point.seq)
+                self._submitter.fork(point.seq)
             else:
                 done = partial(self._reverted, point.prompt)
-                chat.actions.submit(Revert(chat.session.id, point.turn_id), done=done)
+                self._submitter.submit(Revert(state.session_id, point.turn_id), done=done)
 
-        chat.choose(Menu("before this turn", entries, act))
+        state.choose(Menu("before this turn", entries, act))
 
     def _reverted(self, prompt: str, _result: AnyResult | None) -> None:
         """Put the prompt of the reverted turn back, to be changed and sent again."""
-        if self._chat.editor.is_empty:
-            self._chat.editor.put(prompt)
-            self._chat.app.invalidate()
+        if self._state.editor.is_empty:
+            self._state.editor.put(prompt)
+            self._state.changed()
 
 
 def _state(session: SessionSummary) -> str:

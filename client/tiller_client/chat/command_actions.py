@@ -2,16 +2,19 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from tiller_client.chat.attaching import attachments
+from tiller_client.chat.choosing import Menus
 from tiller_client.chat.clipboard import copying
-from tiller_client.chat.commands import COMMANDS, INIT, REVIEW, UNCOMMITTED, named
-from tiller_client.chat.keys import KEYS_SHOWN
+from tiller_client.chat.commands import COMMANDS, INIT, KEYS_SHOWN, REVIEW, UNCOMMITTED, named
 from tiller_client.chat.menu import Entry, Menu
 from tiller_client.chat.rows import explained_rows
+from tiller_client.chat.screen import Screen
+from tiller_client.chat.state import ChatState
 from tiller_client.chat.status import last_answer, status_facts
+from tiller_client.chat.submitting import Submitter
 from tiller_client.chat.terminal.backdrop import ASK_BACKGROUND
+from tiller_client.chat.terminal.outside import Outside
 from tiller_client.errors import UsageError
 from tiller_client.rendering.text import one_line
 from tiller_protocol.answers import AnyResult, Created
@@ -26,10 +29,6 @@ from tiller_protocol.ops import (
 )
 from tiller_protocol.settings import Settings
 
-if TYPE_CHECKING:
-    from tiller_client.chat.actions import Actions
-    from tiller_client.chat.app import Chat
-
 APPROVE = ("ask", "always", "never")
 SANDBOX = ("read_only", "workspace_write", "full_access")
 THEMES = ("auto", "dark", "light")
@@ -38,33 +37,43 @@ THEMES = ("auto", "dark", "light")
 class CommandActions:
     """The actions of the commands."""
 
-    def __init__(self, chat: "Chat", actions: "Actions") -> None:
-        self._chat = chat
-        self._actions = actions
-        menus, outside = actions.menus, actions.outside
+    def __init__(
+        self,
+        state: ChatState,
+        screen: Screen,
+        submitter: Submitter,
+        menus: Menus,
+        outside: Outside,
+        carry_out_plan: Callable[[], None],
+    ) -> None:
+        self._state = state
+        self._screen = screen
+        self._submitter = submitter
+        self._menus = menus
+        self._outside = outside
         self._commands: dict[str, Callable[[str], None]] = {
             "help": lambda _: self._help(),
             "new": self._new,
             "sessions": menus.sessions,
             "rename": self._rename,
-            "fork": lambda _: actions.fork(None),
+            "fork": lambda _: submitter.fork(None),
             "archive": lambda _: self._archive(),
             "model": lambda name: self._set("model", name, menus.models),
             "variant": lambda name: self._set("variant", name, menus.variants),
             "agent": lambda name: self._set("agent", name, menus.agents),
             "approve": lambda value: self._one_of("approve", value, APPROVE),
             "sandbox": lambda value: self._one_of("sandbox", value, SANDBOX),
-            "continue": lambda _: actions.submit(TurnContinue(self._id)),
+            "continue": lambda _: submitter.submit(TurnContinue(self._id)),
             "queue": self._queue,
             "ps": lambda _: menus.background(),
-            "go": lambda _: actions.carry_out_plan(),
+            "go": lambda _: carry_out_plan(),
             "back": lambda _: menus.turns(),
-            "unrevert": lambda _: actions.submit(Unrevert(self._id)),
+            "unrevert": lambda _: submitter.submit(Unrevert(self._id)),
             "diff": self._diff,
-            "compact": lambda text: actions.submit(Compact(self._id, text)),
+            "compact": lambda text: submitter.submit(Compact(self._id, text)),
             "transcript": lambda _: self._show("show", "--full", self._id),
-            "editor": lambda _: actions.start(outside.edit()),
-            "quit": lambda _: chat.leave(),
+            "editor": lambda _: state.start(outside.edit()),
+            "quit": lambda _: state.leave(),
             "status": lambda _: self._status(),
             "copy": lambda _: self._copy(),
             "permissions": lambda _: self._show("rules", "--session", self._id),
@@ -79,33 +88,33 @@ class CommandActions:
         command = named(name)
         assert command is not None
         if argument and not command.argument:
-            self._chat.say(f"/{name} takes nothing after it, so it was not run")
+            self._state.say(f"/{name} takes nothing after it, so it was not run")
         else:
             self._commands[command.name](argument)
 
     @property
     def _id(self) -> str:
-        return self._chat.session.id
+        return self._state.session_id
 
     def _set(self, name: str, value: str, menu: Callable[[], None]) -> None:
         if value:
-            self._actions.configure(**{name: value})
+            self._submitter.configure(**{name: value})
         else:
-            self._actions.with_catalog(menu)
+            self._submitter.with_catalog(menu)
 
     def _one_of(self, name: str, value: str, known: tuple[str, ...]) -> None:
         if value and value not in known:
-            self._chat.say(f"{name} must be one of: {', '.join(known)}")
+            self._state.say(f"{name} must be one of: {', '.join(known)}")
         else:
-            self._set(name, value, lambda: self._actions.menus.one_of(name, known))
+            self._set(name, value, lambda: self._menus.one_of(name, known))
 
     def _new(self, text: str) -> None:
-        snapshot = self._chat.snapshot
+        snapshot = self._state.snapshot
         now = snapshot.settings
         try:
             images, files = attachments(text, snapshot.workspace)
         except UsageError as error:
-            self._actions.failed(f"/new {text}", error)
+            self._submitter.failed(f"/new {text}", error)
             return
 
         def created(result: AnyResult | None) -> None:
@@ -113,77 +122,77 @@ class CommandActions:
             session_id = result.session_id
             if text:
                 first = UserInput(session_id, text, images, files)
-                opens = partial(self._actions.open, session_id)
-                self._actions.submit(first, written=text, done=lambda _: opens())
+                opens = partial(self._submitter.open, session_id)
+                self._submitter.submit(first, written=text, done=lambda _: opens())
             else:
-                self._actions.open(session_id)
+                self._submitter.open(session_id)
 
         settings = Settings(now.agent, now.model, now.variant)
         op = SessionCreate(snapshot.workspace, settings=settings)
-        self._actions.submit(op, written=text, done=created)
+        self._submitter.submit(op, written=text, done=created)
 
     def _queue(self, text: str) -> None:
         if text:
-            self._actions.input(text, text, text, queue=True)
+            self._submitter.input(text, text, text, queue=True)
         else:
-            self._actions.menus.queued()
+            self._menus.queued()
 
     def _ask_model(self, text: str) -> None:
-        self._actions.input(text, "", "", queue=False)
+        self._submitter.input(text, "", "", queue=False)
 
     def _show(self, *arguments: str) -> None:
-        self._actions.start(self._actions.outside.show(*arguments))
+        self._state.start(self._outside.show(*arguments))
 
     def _diff(self, path: str) -> None:
         path = path.removeprefix("@").strip("\"'")
         self._show("diff", *(["--path", path] if path else []), self._id)
 
     def _status(self) -> None:
-        snapshot, look = self._chat.snapshot, self._chat.screen.look
-        facts = status_facts(snapshot, self._chat.screen.facts())
+        snapshot, look = self._state.snapshot, self._screen.look
+        facts = status_facts(snapshot, self._screen.facts())
         rows = explained_rows("Status", facts, look.width, look.paint)
-        self._chat.print(rows)
+        self._screen.print(rows)
 
     def _copy(self) -> None:
-        text = last_answer(self._chat.snapshot.items)
+        text = last_answer(self._state.snapshot.items)
         if text:
-            self._chat.screen.tell(copying(text))
-            self._chat.say(
+            self._screen.tell(copying(text))
+            self._state.say(
                 "the last answer is in the clipboard, if the terminal allows it (OSC 52)"
             )
         else:
-            self._chat.say("there is no answer to copy yet")
+            self._state.say("there is no answer to copy yet")
 
     def _theme(self, kind: str) -> None:
-        screen = self._chat.screen
+        screen = self._screen
         if kind not in THEMES:
             entries = [Entry(one, one) for one in THEMES]
-            self._chat.choose(Menu("theme", entries, self._theme))
+            self._state.choose(Menu("theme", entries, self._theme))
             return
         if screen.look.theme.kind == "none":
-            self._chat.say("the chat began without colours; leave it, and start it with them")
+            self._state.say("the chat began without colours; leave it, and start it with them")
             return
         screen.look.follows_background = kind == "auto"
         if kind == "auto":
             screen.tell(ASK_BACKGROUND)
         else:
             screen.look.be("light" if kind == "light" else "dark")
-        self._chat.say(f"theme: {kind} from now on; TILLER_THEME={kind} makes it the default")
+        self._state.say(f"theme: {kind} from now on; TILLER_THEME={kind} makes it the default")
 
     def _archive(self) -> None:
-        self._actions.submit(SessionArchive(self._id), done=lambda _: self._chat.leave())
+        self._submitter.submit(SessionArchive(self._id), done=lambda _: self._state.leave())
 
     def _rename(self, title: str) -> None:
         if title:
-            self._actions.submit(SessionConfigure(self._id, title=one_line(title)))
+            self._submitter.submit(SessionConfigure(self._id, title=one_line(title)))
         else:
-            self._chat.say("which title? /rename TITLE")
+            self._state.say("which title? /rename TITLE")
 
     def _help(self) -> None:
         """List the keys and commands; Enter puts a command into the editor."""
         entries = [Entry("", keys, text) for keys, text in KEYS_SHOWN]
         known = [(one.name, one.argument, one.help) for one in COMMANDS]
-        known += [(one.name, "", one.description) for one in self._chat.catalog.commands]
+        known += [(one.name, "", one.description) for one in self._state.catalog.commands]
         entries += [
             Entry(f"/{name}", f"/{name} {argument}".rstrip(), text)
             for name, argument, text in known
@@ -191,6 +200,6 @@ class CommandActions:
 
         def taken(command: str) -> None:
             if command:
-                self._chat.editor.insert_word(command)
+                self._state.editor.insert_word(command)
 
-        self._chat.choose(Menu("keys and commands", entries, taken))
+        self._state.choose(Menu("keys and commands", entries, taken))

@@ -1,4 +1,4 @@
-"""The commands that a line may begin with: their names, and their texts in the help."""
+"""The commands that a line may begin with, and the keys, with their texts in the help."""
 
 from typing import NamedTuple
 
@@ -51,6 +51,27 @@ COMMANDS = (
         "[auto|dark|light]",
         yields=True,
     ),
+)
+
+KEYS_SHOWN = (
+    ("Enter", "send, or steer the running turn"),
+    ("Tab", "complete a /command or an @file; else queue: the turn takes the text at its end"),
+    ("Alt-Enter, Ctrl-J", "a new line; also Shift-Enter, or \\ and Enter"),
+    ("Esc", "close what is open; if nothing is open, interrupt the turn"),
+    ("Esc Esc", "revert to an earlier point, or fork from it"),
+    ("Ctrl-C", "interrupt the turn, or clear the text; press again to leave"),
+    ("Ctrl-D", "leave"),
+    ("Up, Down", "the row above or below, and what you wrote before"),
+    ("Ctrl-V", "attach the image in the clipboard"),
+    ("Shift-Tab", "the agent that plans, or back to the agent before it"),
+    ("Alt-G", "after a plan: let the agent before it carry out the plan"),
+    ("Alt-M, Alt-V", "choose the model, or its variant"),
+    ("Alt-Q", "change what is queued"),
+    ("Ctrl-O", "show thoughts and outputs whole, those on the screen once more; or fold them"),
+    ("Ctrl-T", "the whole transcript, in a pager"),
+    ("Ctrl-G", "write in $EDITOR"),
+    ("Ctrl-R", "search what you wrote before"),
+    ("!COMMAND", "run your own shell command"),
 )
 
 ALIASES = {

@@ -1,16 +1,14 @@
 """Completes `/commands` and `@files` in the editor."""
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from tiller_client.chat.attaching import quoted
 from tiller_client.chat.commands import ALIASES, COMMANDS
-
-if TYPE_CHECKING:
-    from tiller_client.chat.app import Chat
+from tiller_client.chat.files import WorkspaceFiles
+from tiller_protocol.answers import CommandSummary
 
 FILES_SHOWN = 50
 """Maximum number of files offered at once."""
@@ -27,8 +25,12 @@ def completed_word(before: str) -> str:
 class InputCompleter(Completer):
     """Completes the word before the cursor."""
 
-    def __init__(self, chat: "Chat") -> None:
-        self._chat = chat
+    def __init__(
+        self, files: WorkspaceFiles, custom: Callable[[], Iterable[CommandSummary]]
+    ) -> None:
+        """`custom` returns the custom commands."""
+        self._files = files
+        self._custom = custom
 
     def get_completions(
         self,
@@ -40,14 +42,14 @@ class InputCompleter(Completer):
         if word.startswith("/"):
             yield from self._commands(word[1:])
         elif word.startswith("@"):
-            for path in self._chat.files.matches(word[1:], FILES_SHOWN):
+            for path in self._files.matches(word[1:], FILES_SHOWN):
                 after = "" if path.endswith("/") else " "
                 yield Completion(f"@{quoted(path)}{after}", -len(word), display=path)
 
     def _commands(self, typed: str) -> Iterator[Completion]:
         known = [(one.name, one.help) for one in COMMANDS]
         known += [(alias, f"the same as /{name}") for alias, name in ALIASES.items()]
-        known += [(one.name, one.description) for one in self._chat.catalog.commands]
+        known += [(one.name, one.description) for one in self._custom()]
         for name, text in known:
             if name.startswith(typed.lower()):
                 yield Completion(

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tiller_client.chat.attaching import named_images
 from tiller_client.chat.frame import Parts, compose
@@ -16,6 +15,7 @@ from tiller_client.chat.rows import (
     how_to_answer,
     queue_rows,
 )
+from tiller_client.chat.state import ChatState
 from tiller_client.chat.status import Facts, status_rows
 from tiller_client.chat.terminal.look import Look
 from tiller_client.chat.terminal.notifying import Notifier
@@ -25,18 +25,15 @@ from tiller_client.rendering.requests import request_block
 from tiller_client.rendering.text import cells, cut, on_screen
 from tiller_protocol.items import Request
 
-if TYPE_CHECKING:
-    from tiller_client.chat.app import Chat
-
 
 class Screen:
     """The part of the terminal that shows one chat."""
 
-    def __init__(self, chat: "Chat", painter: Painter, look: Look) -> None:
+    def __init__(self, state: ChatState, painter: Painter, look: Look) -> None:
         self.painter = painter
         self.look = look
         self.notifier = Notifier()
-        self._chat = chat
+        self._state = state
         self._above: list[str] = []
         """Lines to print with the next frame."""
         self._escapes = ""
@@ -53,16 +50,21 @@ class Screen:
         """Print lines that stay, with the next frame; their text must be safe."""
         self._above += lines
 
+    def print(self, lines: Sequence[str]) -> None:
+        """Print lines that stay, below a blank line, now; their text must be safe."""
+        self.add(["", *lines])
+        self._state.changed()
+
     def tell(self, escape: str) -> None:
         """Write an escape that shows nothing, with the next frame."""
         self._escapes += escape
-        self._chat.app.invalidate()
+        self._state.changed()
 
     def add_request(self, request: Request) -> None:
         """Print a whole request in lines that stay."""
         block = request_block(request, self.look.paint, self.look.width)
         self.add(["", *on_screen(block).split("\n")])
-        self._chat.conversation.set_apart()
+        self._state.conversation.set_apart()
 
     def draw(self) -> None:
         """Draw the chat's state, unless another program has the terminal or it is too early."""
@@ -70,71 +72,71 @@ class Screen:
             return
         self.look.fit(self.painter)
         size = self.painter.size
-        chat = self._chat
-        self.add(chat.conversation.advance())
+        state = self._state
+        self.add(state.conversation.advance())
         above, self._above = self._above, []
         self.pace.drawn()
         frame = compose(self._parts(), size[1])
         above = self.look.recoloured(above)
         frame = frame._replace(rows=self.look.recoloured(frame.rows))
-        extra, self._escapes = self._escapes + self.notifier.take(chat.snapshot), ""
+        extra, self._escapes = self._escapes + self.notifier.take(state.snapshot), ""
         ask = ASK if self.pace.asks else ""
-        self._asked = chat.asking.request.id if chat.asking.request else ""
+        self._asked = state.asking.request.id if state.asking.request else ""
         is_written = self.painter.paint(above, frame, size, extra, ask)
         self.pace.written(asked=is_written and bool(ask))
 
     def _seen(self) -> None:
         """Note that the last frame is on the screen, so that keys may now answer its request."""
-        asking = self._chat.asking
+        asking = self._state.asking
         if asking.request is not None and asking.request.id == self._asked:
             asking.seen(time.monotonic())
 
     def _parts(self) -> Parts:
-        chat, now = self._chat, time.time()
+        state, now = self._state, time.time()
         width, paint = self.look.width, self.look.paint
-        shown = chat.editor.shown(width)
+        shown = state.editor.shown(width)
         editor = [on_screen(row) for row in shown.rows]
-        if chat.editor.is_empty and chat.menu is None:
+        if state.editor.is_empty and state.menu is None:
             columns, _ = self.painter.size
-            shown_hint = cut(hint(chat.snapshot, chat.asking), columns - cells(PROMPT))
+            shown_hint = cut(hint(state.snapshot, state.asking), columns - cells(PROMPT))
             editor[0] += on_screen(paint.dim(shown_hint))
         question = self._question()
         return Parts(
-            chat.conversation.live(now),
-            queue_rows(chat.snapshot.queue, width, paint),
+            state.conversation.live(now),
+            queue_rows(state.snapshot.queue, width, paint),
             question,
             next((at for at, row in enumerate(question) if CHOSEN in row), 0),
             editor,
             shown.cursor,
-            [*self._chips(), *completion_rows(chat.editor.buffer.complete_state, width, paint)],
+            [*self._chips(), *completion_rows(state.editor.buffer.complete_state, width, paint)],
             [
                 on_screen(paint.dim(row))
-                for row in status_rows(chat.snapshot, self.facts(), now, width)
+                for row in status_rows(state.snapshot, self.facts(), now, width)
             ],
         )
 
     def _chips(self) -> list[str]:
-        chat = self._chat
-        images = named_images(chat.editor.buffer.text, chat.snapshot.workspace)
+        state = self._state
+        images = named_images(state.editor.buffer.text, state.snapshot.workspace)
         return chip_rows(images, self.look.width, self.look.paint)
 
     def facts(self) -> Facts:
         """What the status says besides the snapshot."""
-        chat = self._chat
-        model = next((one.name for one in chat.catalog.models), "")
-        agent = next((one.name for one in chat.catalog.agents), "")
-        notes = chat.notes
+        state = self._state
+        model = next((one.name for one in state.catalog.models), "")
+        agent = next((one.name for one in state.catalog.agents), "")
+        notes = state.notes
         return Facts(model, agent, notes.away or notes.said, notes.beside, bool(notes.away))
 
     def _question(self) -> list[str]:
         """The rows of the menu, or else of the answers to the open request."""
-        chat, width, paint = self._chat, self.look.width, self.look.paint
-        if chat.menu is not None:
-            return [on_screen(row) for row in chat.menu.rows(width, paint)]
-        request = chat.asking.request
+        state, width, paint = self._state, self.look.width, self.look.paint
+        if state.menu is not None:
+            return [on_screen(row) for row in state.menu.rows(width, paint)]
+        request = state.asking.request
         if request is None:
             return []
-        others = len(chat.snapshot.requests) - 1
-        empty = chat.editor.is_empty
-        how_to = how_to_answer(chat.asking, time.monotonic(), editor_is_empty=empty)
-        return answer_rows(chat.asking, request, others, how_to, width, paint)
+        others = len(state.snapshot.requests) - 1
+        empty = state.editor.is_empty
+        how_to = how_to_answer(state.asking, time.monotonic(), editor_is_empty=empty)
+        return answer_rows(state.asking, request, others, how_to, width, paint)

@@ -38,7 +38,7 @@ def play(places: Places, body: Callable[[Chat], Coroutine[object, object, None]]
 
 def test_keys_are_about_a_request_once_the_terminal_shows_it(places: Places) -> None:
     async def body(chat: Chat) -> None:
-        pace, asking = chat.screen.pace, chat.asking
+        pace, asking = chat.screen.pace, chat.state.asking
         pace.answered()
         chat.screen.draw()
         asking.show(Request("r1", "approval", "Run git push"))

@@ -9,16 +9,14 @@ import sys
 import tempfile
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from prompt_toolkit.application.run_in_terminal import in_terminal
 
+from tiller_client.chat.screen import Screen
+from tiller_client.chat.state import ChatState
 from tiller_client.connecting.runtime import chosen_remote
 from tiller_client.errors import UsageError
 from tiller_client.variables import command_in
-
-if TYPE_CHECKING:
-    from tiller_client.chat.app import Chat
 
 EDITOR = "vi"
 """The editor if neither VISUAL nor EDITOR is set."""
@@ -27,8 +25,9 @@ EDITOR = "vi"
 class Outside:
     """Lends the terminal to other programs, and draws everything anew afterwards."""
 
-    def __init__(self, chat: "Chat") -> None:
-        self._chat = chat
+    def __init__(self, state: ChatState, screen: Screen) -> None:
+        self._state = state
+        self._screen = screen
 
     async def show(self, *arguments: str) -> None:
         """Run a verb of tiller, such as one that shows a text in a pager."""
@@ -38,13 +37,13 @@ class Outside:
 
     async def edit(self) -> None:
         """Open the text in the user's editor, and take back the edited text."""
-        editor = self._chat.editor
+        editor = self._state.editor
         try:
             command = command_in("VISUAL") or command_in("EDITOR") or [EDITOR]
             async with self._given_away():
                 editor.put(await asyncio.to_thread(_edited, command, editor.whole()))
         except (OSError, UsageError, subprocess.CalledProcessError) as error:
-            self._chat.say(f"the editor failed, so the text is unchanged: {error}")
+            self._state.say(f"the editor failed, so the text is unchanged: {error}")
 
     async def suspend(self) -> None:
         """Suspend this process, as programs do at Ctrl-Z, until the shell continues it."""
@@ -53,7 +52,7 @@ class Outside:
 
     @contextlib.asynccontextmanager
     async def _given_away(self) -> AsyncGenerator[None]:
-        screen = self._chat.screen
+        screen = self._screen
         painter = screen.painter
         await screen.pace.settle()
         try:
@@ -64,7 +63,7 @@ class Outside:
         finally:  # in raw mode again, or the terminal's answers would be echoed
             screen.begin()
             painter.forget()
-        self._chat.app.invalidate()
+        self._state.changed()
 
 
 def _edited(command: Sequence[str], text: str) -> str:

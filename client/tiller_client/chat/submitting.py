@@ -1,0 +1,87 @@
+"""Submits ops for the user, and gives back the text of those that fail."""
+
+from collections.abc import Callable
+from functools import partial
+
+from tiller_client.chat.attaching import attachments
+from tiller_client.chat.live_session import Done, Failed, LiveSession
+from tiller_client.chat.state import ChatState
+from tiller_client.errors import TillerError, UsageError
+from tiller_protocol.answers import AnyResult, CatalogResult, Created
+from tiller_protocol.ops import AnyOp, Catalog, SessionConfigure, SessionFork, UserInput
+from tiller_protocol.settings import Settings
+
+
+class Submitter:
+    """Submits ops about one chat's session, in order; their effects arrive as events."""
+
+    def __init__(self, state: ChatState, session: LiveSession) -> None:
+        self._state = state
+        self._session = session
+
+    def submit(
+        self,
+        op: AnyOp,
+        *,
+        written: str = "",
+        done: Done | None = None,
+        failed: Failed | None = None,
+    ) -> None:
+        """Submit an op; if it fails, put `written`, the user's text, back into the editor.
+
+        Without `failed`, the user is told why it failed.
+        """
+        failed = failed or partial(self.failed, written)
+        self._session.submit(op, done or (lambda _: None), failed)
+
+    def configure(self, **fields: object) -> None:
+        """Change the session's settings, from the next turn on."""
+        self.submit(SessionConfigure(self._state.session_id, Settings(**fields)))  # type: ignore[arg-type]
+
+    def open(self, session_id: str) -> None:
+        """Show another session."""
+        self._state.next_session = session_id
+        self._state.leave()
+
+    def fork(self, at: int | None) -> None:
+        """Fork the session, at an event or at its end, and switch to the fork."""
+
+        def created(result: AnyResult | None) -> None:
+            assert isinstance(result, Created)
+            self.open(result.session_id)
+
+        self.submit(SessionFork(self._state.session_id, at), done=created)
+
+    def with_catalog(self, call: Callable[[], None], *, written: str = "") -> None:
+        """Load the current catalog, as the configuration may have changed, then `call`."""
+
+        def loaded(result: AnyResult | None) -> None:
+            assert isinstance(result, CatalogResult)
+            self._state.catalog = result
+            call()
+
+        self.submit(Catalog(self._state.snapshot.workspace), written=written, done=loaded)
+
+    def input(self, text: str, written: str, typed: str, *, queue: bool) -> None:
+        """Send an input, with the files that are named in what was typed, not in a long paste."""
+        try:
+            images, files = attachments(typed, self._state.snapshot.workspace)
+        except UsageError as error:
+            self.failed(written, error)
+            return
+        # An input that waits since an interrupt or a failure must not go before a new one.
+        idle = "start" if self._state.snapshot.queue and not self._state.is_busy else "auto"
+        delivery = "queue" if queue else idle
+        self.submit(
+            UserInput(self._state.session_id, text, images, files, delivery), written=written
+        )
+
+    def failed(self, written: str, error: TillerError) -> None:
+        """Tell the user why something failed, and give back the user's text."""
+        if not written:
+            self._state.say(str(error))
+        elif self._state.editor.is_empty:
+            self._state.editor.put(written)
+            self._state.say(f"not sent: {error}")
+        else:
+            self._state.say(f"not sent (Up brings your text back): {error}")
