@@ -4,6 +4,7 @@ The commands run in the sandbox, and the user's git or the names that are left j
 """
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -197,6 +198,55 @@ async def test_what_programs_execute_is_changed_by_no_build(
         await run.run(script)
     assert {name: _state(w / name) for name in names} == before
     assert sorted(path.name for path in (w / ".vscode").iterdir()) == ["tasks.json"]
+
+
+LINKED: Final = {
+    "a hook": (".git/hooks/pre-commit", "tools/pre-commit"),
+    "a directory of hooks": (".git/hooks", "tools"),
+    "a hook of a nested repository": ("sub/.git/hooks/pre-commit", "tools/deep/pre-commit"),
+    "the configuration of a nested repository": ("sub/.git/config", "settings/config"),
+    "a task of an editor": (".vscode/tasks.json", "vs/tasks.json"),
+    "settings deep in a directory": (".claude/a/b/settings.json", "c2/settings.json"),
+    "a directory in a directory": (".claude/skills", "skills"),
+    "a link to a link": (".idea/x", "first/x"),
+}
+
+REPLACE: Final = (
+    "echo x >>{0}", "echo x >{0}/new", "echo x >new; mv -f new {0}", "rm -rf {0}; echo x >{0}",
+    "mv {0} old; mkdir {0}; echo x >{0}/new",
+    "mv {1} old-$$; mkdir -p $(dirname {0}); echo x >{0}",
+    "mv {1} old-$$; mkdir -p {0}; echo x >{0}/new",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("who", WHO[-1:])
+@pytest.mark.parametrize("name", LINKED)
+async def test_no_build_changes_what_programs_execute_through_a_link(
+    runner: Callable[[str], Runner], jail: Jail, name: str, who: str
+) -> None:
+    jail.git("init", "-q", "sub")
+    link = jail.workspace / LINKED[name][0]
+    real = _linked(jail.workspace, link, jail.workspace / LINKED[name][1])
+    run = runner(who)
+    for script in REPLACE:
+        await run.run(script.format(real, real.parts[0]))
+        files = link.rglob("*") if link.is_dir() else [link] if link.exists() else []
+        assert [file for file in files if file.is_file() and file.read_text()] == [], script
+
+
+def _linked(workspace: Path, link: Path, target: Path) -> Path:
+    """Make a link to an empty file, or to a directory with one; return where it leads."""
+    is_folder = target.name in ("tools", "skills")
+    for folder in ("first", "second", link.parent, target if is_folder else target.parent):
+        (workspace / folder).mkdir(parents=True, exist_ok=True)
+    (workspace / "first/x").symlink_to("../second/x")
+    if link.is_dir():
+        shutil.rmtree(link)
+    link.unlink(missing_ok=True)
+    link.symlink_to(os.path.relpath(target, link.parent))
+    real = target.resolve()
+    (real / "file" if is_folder else real).touch()
+    return real.relative_to(workspace)
 
 
 def _state(path: Path) -> tuple[object, ...]:

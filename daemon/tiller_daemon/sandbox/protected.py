@@ -22,6 +22,9 @@ from tiller_daemon.sandbox.known_paths import (
 LINKED_MAX: Final = 20_000
 """How many protected files are checked for hard links; builds ask if there are more."""
 
+FOLDERS_MAX: Final = 1000
+"""How many directories of each protected directory are searched for links."""
+
 
 class UserHome:
     """The user's home, and the directories of PATH."""
@@ -66,7 +69,8 @@ class UserHome:
 def executed_in(root: Path, git: GitRepository) -> Iterator[Path]:
     """Yield files and directories in and for a workspace that programs execute by themselves."""
     named = (path for path in _entries(root) if is_executed(path.name))
-    for path in (*git.directories, *_executed_by_git(git), *named):
+    linked = (link for path in named for link in (path, *_links_below(path)))
+    for path in (*git.directories, *_executed_by_git(git), *linked):
         yield Path(os.path.realpath(path))
 
 
@@ -85,6 +89,24 @@ def kept_entries(root: Path, *, is_build: bool, git_use: GitUse = "") -> Iterato
         # git writes the files of a commit, among them such as begin with a dot.
         if name == ".git" or unknown or (is_executed(name) and git_use != "work_tree"):
             yield path
+            yield from _links_below(path) if is_executed(name) else ()
+
+
+def _links_below(folder: Path) -> Iterator[Path]:
+    """Yield the links in a directory whose files are executed, as programs follow them.
+
+    Nothing if `folder` is a file or a git directory, whose links `_executed_by_git` finds.
+    """
+    waiting = [] if folder.name == ".git" else [folder]
+    for _ in range(FOLDERS_MAX):
+        if not waiting:
+            return
+        with suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    yield Path(entry.path)
+                elif entry.is_dir():
+                    waiting.append(Path(entry.path))
 
 
 def kept_of_git(git: GitRepository, nested: Iterable[Path], git_use: GitUse) -> Iterator[Path]:

@@ -312,13 +312,14 @@ class Sandboxes:
         named = [*kept_entries(root, is_build=is_build, git_use=git_use), *self._protected()]
         named += kept_of_git(git, nested, git_use)
         # Only real places are mounted, as a path may lead anywhere through links.
-        kept = set(_inside(map(Path, map(os.path.realpath, named)), inside, data))
+        real = list(map(Path, map(os.path.realpath, named)))
+        kept = set(_inside(real, inside, data))
         kept = {path for path in kept - {*inside, *data} if os.path.lexists(path)}
         return structs.replace(
             reading,
             writable=(*inside, *(one for one in data if _needs_mount(one, inside, kept))),
             read_only=(*sorted(kept), *(() if root in inside else (root,))),
-            watched=tuple(_inside(_watched(named, kept, inside), inside, data)),
+            watched=tuple(_inside(_watched((*named, *real), kept, inside), inside, data)),
             git=data,
             home=self._home if is_build and not has_home else None,
             caches=() if has_home else tuple(compiler_caches(self._home, spill)),
