@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support.each import each
 from support.installation import make_installation
 from tiller_client.connecting import starting
 from tiller_client.connecting.starting import DAEMON_COMMAND
@@ -87,14 +88,12 @@ def test_a_directory_that_is_made_later_is_not_trusted(home: Path) -> None:
     assert find_program("tool", str(late)) is None
 
 
-@pytest.mark.parametrize("name", LOADING.split())
+@each("name", LOADING.split())
 def test_own_programs_get_no_variable_that_loads_code(name: str) -> None:
     assert name not in isolated({name: "/w/code", "PATH": os.defpath})
 
 
-@pytest.mark.parametrize(
-    "name", ["HOME", "LANG", "XDG_CONFIG_HOME", "SSL_CERT_FILE", "OPENAI_API_KEY", "HTTPS_PROXY"]
-)
+@each("name", ["HOME", "LANG", "XDG_CONFIG_HOME", "SSL_CERT_FILE", "OPENAI_API_KEY", "HTTPS_PROXY"])
 def test_own_programs_get_other_variables(name: str) -> None:
     assert isolated({name: "/w/data"})[name] == "/w/data"
 
@@ -106,7 +105,7 @@ def test_own_programs_get_only_trusted_directories(home: Path) -> None:
     assert isolated({})["PATH"] == os.defpath
 
 
-@pytest.mark.parametrize("name", ["LD_LIBRARY_PATH", "LD_PRELOAD", "DYLD_LIBRARY_PATH", "LD_AUDIT"])
+@each("name", ["LD_LIBRARY_PATH", "LD_PRELOAD", "DYLD_LIBRARY_PATH", "LD_AUDIT"])
 def test_a_sandbox_starts_without_the_libraries_of_its_command(name: str) -> None:
     show = ("/bin/sh", "-c", f'printf %s "${name}"')
     value = "" if name == "LD_PRELOAD" else "/nowhere/a b"

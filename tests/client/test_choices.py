@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from support.each import each
 from support.event_bodies import Tiller, started
 from support.fake_daemon import FakeDaemon
 from tiller_client.command_line.choices import read_budget, read_tools
@@ -40,9 +41,7 @@ def test_a_budget_is_dollars_or_named_limits(text: str, budget: Budget) -> None:
     assert read_budget(text) == budget
 
 
-@pytest.mark.parametrize(
-    "text", ["", "much", "-1", "0", "inf", "nan", "tokens=0.5", "cost=", "a=1"]
-)
+@each("text", ["", "much", "-1", "0", "inf", "nan", "tokens=0.5", "cost=", "a=1"])
 def test_what_is_no_budget_is_misuse_that_shows_one(text: str) -> None:
     with pytest.raises(UsageError, match=r"give dollars, such as 2\.50, or limits"):
         read_budget(text)
@@ -52,7 +51,7 @@ def test_tools_are_names_between_commas() -> None:
     assert read_tools("read, mcp__x__*,") == ("read", "mcp__x__*")
 
 
-@pytest.mark.parametrize("text", ["", " ", ",", ",,", ",read", "read,,ls", "read,,"])
+@each("text", ["", " ", ",", ",,", ",read", "read,,ls", "read,,"])
 def test_an_empty_name_of_a_tool_is_misuse_and_not_no_tools(text: str) -> None:
     with pytest.raises(UsageError, match="contains an empty name; give names of tools"):
         read_tools(text)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support.each import each
 from support.event_bodies import Tiller, ended, started
 from support.fake_daemon import FakeDaemon
 from support.terminal import TILLER
@@ -129,7 +130,7 @@ def test_a_turn_that_ends_before_its_time_limit_has_the_status_of_the_turn(
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "seconds"),
     [("90", 90), ("90s", 90), ("1.5", 1.5), ("10m", 600), ("1h30m", 5400), ("2h5s", 7205)],
 )

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.each import each
 from tiller_client import program_name
 from tiller_client.command_line.choose import input_id
 from tiller_client.errors import UsageError
@@ -48,7 +49,7 @@ def test_a_hint_names_the_machine_that_it_is_about(far: None, name: str) -> None
     assert f"tiller --host box {words}" in hint()
 
 
-@pytest.mark.parametrize("name", HINTS)
+@each("name", HINTS)
 def test_a_hint_about_this_machine_names_none(name: str) -> None:
     hint, words = HINTS[name]
     assert f"tiller {words}" in hint()

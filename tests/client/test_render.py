@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from support.each import each
 from support.event_bodies import CONTEXT, ended, started, text_item, tool_call
 from tiller_client.rendering.events import Renderer
 from tiller_client.rendering.items import UNCUT, call_lines, call_title, diff_lines, item_block
@@ -418,7 +419,7 @@ def test_a_line_about_a_call_fits_the_screen(width: int, title: str) -> None:
     assert cells(line) <= width
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "title"),
     [
         ('{"path": "a.py", "limit": 3}', "a.py"),
@@ -433,7 +434,7 @@ def test_a_call_without_a_title_is_named_by_its_arguments(arguments: str, title:
     assert call_title(ToolCall(ItemId("i"), CallId("c"), "x", arguments, "pending")) == title
 
 
-@pytest.mark.parametrize(
+@each(
     ("cost", "unpriced", "shown"),
     [
         (None, 0, "idle · 0 turns"),
@@ -479,7 +480,7 @@ def test_a_person_sees_that_the_model_was_asked_again(code: str, text: str) -> N
     assert any(words in line for words in ("cut off", "length limit", "empty"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "text", "line"),
     [
         ("interrupted", INTERRUPTED_NOTICE, "This turn was interrupted."),
@@ -532,7 +533,7 @@ def test_a_files_name_is_above_its_mode() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["x" * 200, "word " * 40, "\t" * 20 + "end", "日本" * 50])
+@each("text", ["x" * 200, "word " * 40, "\t" * 20 + "end", "日本" * 50])
 def test_a_whole_line_of_a_diff_continues_below(text: str) -> None:
     shown = diff_lines(
         f"--- a/x\n+++ b/x\n@@ -0,0 +1 @@\n+{text}", PLAIN, 40, UNCUT, whole_lines=True
@@ -615,7 +616,7 @@ def test_of_a_transcript_the_last_items_are_shown_below_their_turn() -> None:
     assert "earlier" not in transcript(snapshot, PLAIN, 80, tail=3)
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "shown"),
     [
         ({"context_tokens": 150, "context_window": 1000, "branch": "main"}, "context 15 % · main"),
@@ -633,7 +634,7 @@ def test_the_last_line_of_a_turn_says_how_full_the_context_is_and_on_which_branc
     assert rendered([body]) == line
 
 
-@pytest.mark.parametrize(
+@each(
     ("columns", "shown"),
     [
         (80, "■ completed · 1 step · 1.2k in, 30 out · $0.01 · context 15 % · 1.5 s"),

@@ -2,8 +2,7 @@
 
 import json
 
-import pytest
-
+from support.each import each
 from support.event_bodies import Tiller
 from support.fake_daemon import FakeDaemon
 from tiller_client.rendering.text import Paint, on_screen
@@ -14,7 +13,7 @@ from tiller_protocol.searching import FoundText, SessionSearch
 from tiller_protocol.settings import Settings
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "query"),
     [
         (["retry", "after"], "retry after"),

@@ -4,10 +4,10 @@ import json
 import re
 from unicodedata import category
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.each import each
 from tiller_client.rendering.text import (
     Paint,
     age,
@@ -40,7 +40,7 @@ def test_harmless_text_has_no_control_but_tab_and_newline(text: str) -> None:
         assert not 0x2066 <= code <= 0x2069
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "safe"),
     [
         ("\x1b]0;owned\x07", "␛]0;owned␇"),
@@ -72,7 +72,7 @@ def test_whatever_is_written_no_escape_but_a_colour_of_ours_gets_out(text: str) 
     assert all(c in "\t\n\u200c\u200d" or category(c) not in HIDING for c in written)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "shown"),
     [
         ("ls\t-l  \n\tx", "ls␉-l␠␠\n␉x"),
@@ -88,7 +88,7 @@ def test_in_a_verbatim_text_nothing_looks_like_something_else(text: str, shown: 
     assert verbatim(text) == shown
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "shown"),
     [
         ("src/a b.py", "src/a b.py"),
@@ -144,7 +144,7 @@ def test_no_colour_leaves_text_alone_and_colour_ends_with_each_line() -> None:
     assert on_screen(painted) == "\x1b[31ma\x1b[0m\n\n\x1b[31mb\x1b[0m"
 
 
-@pytest.mark.parametrize(
+@each(
     ("duration_s", "text"),
     [
         (0, "0 ms"),
@@ -161,7 +161,7 @@ def test_durations_are_for_people(duration_s: float, text: str) -> None:
     assert seconds(duration_s) == text
 
 
-@pytest.mark.parametrize(
+@each(
     ("elapsed_s", "text"),
     [(-3, "0 s"), (59.9, "59 s"), (60, "1 min"), (7199, "1 h"), (9e5, "10 d")],
 )
@@ -169,14 +169,12 @@ def test_an_age_has_one_unit(elapsed_s: float, text: str) -> None:
     assert age(elapsed_s) == text
 
 
-@pytest.mark.parametrize(
-    ("number", "text"), [(999, "999"), (1200, "1.2k"), (999_960, "1.0M"), (3_400_000, "3.4M")]
-)
+@each(("number", "text"), [(999, "999"), (1200, "1.2k"), (999_960, "1.0M"), (3_400_000, "3.4M")])
 def test_numbers_are_for_people(number: int, text: str) -> None:
     assert count(number) == text
 
 
-@pytest.mark.parametrize(
+@each(
     ("cost", "shown"),
     [
         (0.0, "$0.00"),

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from support.each import each
 from support.event_bodies import Tiller, ended, started, text_item
 from support.fake_daemon import FakeDaemon
 from support.hostile import POSING_AS_A_DIFF, SEED, commands, read_back, read_back_ascii
@@ -82,7 +83,7 @@ def test_any_text_is_read_back_exactly(text: str) -> None:
     assert said_by(block.split("\n")) == [text or "x"]
 
 
-@pytest.mark.parametrize("columns", [20, 80])
+@each("columns", [20, 80])
 @pytest.mark.nightly
 def test_a_hostile_command_is_read_back_from_the_screen_of_a_terminal(columns: int) -> None:
     for number, command in enumerate(COMMANDS):

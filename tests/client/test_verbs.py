@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from support.each import each
 from support.event_bodies import CONTEXT, Tiller, ended, started, text_item, tool_call
 from support.fake_daemon import TURN, FakeDaemon, Refusal
 from tiller_client.__main__ import main
@@ -253,7 +254,7 @@ def test_ls_is_a_table_and_says_what_it_leaves_out(daemon: FakeDaemon, tiller: T
     assert "tiller ls --all" in tiller("ls", "-n", "1")[1]
 
 
-@pytest.mark.parametrize("width", [40, 80, 100, 200])
+@each("width", [40, 80, 100, 200])
 def test_ls_tells_cost_context_branch_and_fork_within_its_width(width: int) -> None:
     session = SessionSummary(
         SESSION,

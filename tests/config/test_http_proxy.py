@@ -2,6 +2,7 @@
 
 import pytest
 
+from support.each import each
 from tiller_daemon.config.http_proxy import parse_proxy, proxy_of_environment
 
 P = "http://p:3128"
@@ -13,7 +14,7 @@ def chosen(url: str, **variables: str) -> str:
     return str(proxy_of_environment(scheme, host, int(port), variables) or "")
 
 
-@pytest.mark.parametrize(
+@each(
     ("variables", "expected"),
     [
         ({}, ""),
@@ -45,7 +46,7 @@ def test_variables_name_the_proxy_of_a_server(variables: dict[str, str], expecte
     assert chosen("https://api.example.com:443", **variables) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "exception", "expected"),
     [
         ("http://10.1.2.3:8000", "10.0.0.0/8", ""),
@@ -72,7 +73,7 @@ def test_a_proxy_shows_nothing_of_its_password() -> None:
     assert "cret" not in f"{proxy} {proxy!r} {[proxy]}"
 
 
-@pytest.mark.parametrize("address", ["ftp://p", "http://", "http://p:x", "http://[", "socks4://p"])
+@each("address", ["ftp://p", "http://", "http://p:x", "http://[", "socks4://p"])
 def test_an_invalid_proxy_is_an_error_without_its_address(address: str) -> None:
     with pytest.raises(ValueError, match="the variable HTTPS_PROXY is not a valid") as caught:
         chosen("https://h:1", HTTPS_PROXY=address.replace("p", "s3cret"))

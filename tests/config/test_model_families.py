@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from support.each import each
 from tiller_daemon.config.model_families import BUILT_IN, DEFAULT_PROMPT, FamilyTraits, traits_of
 from tiller_daemon.config.model_schema import Family
 from tiller_daemon.config.schema import ConfigurationError
@@ -18,7 +19,7 @@ EDITS = [
 ]
 
 
-@pytest.mark.parametrize("model", PATCHES + EDITS)
+@each("model", PATCHES + EDITS)
 def test_models_that_were_trained_on_patches_get_that_tool(model: str) -> None:
     assert traits_of(model, {}).edit_tool == ("apply_patch" if model in PATCHES else "edit")
 

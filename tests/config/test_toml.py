@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.each import each
 from tiller_daemon.config.toml import KEY_PARTS_MAX, TomlError, parse_toml
 
 LONGEST = ".".join("a" * KEY_PARTS_MAX)
@@ -51,7 +52,7 @@ TABLES = st.lists(st.tuples(KEYS, VALUES), min_size=1, max_size=3).map(
 LINES = st.tuples(VALUES | LISTS | TABLES, COMMENTS).map("".join)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "line"),
     [
         ("a" + ".a" * 32_000 + "=1", 1),
@@ -79,7 +80,7 @@ def test_no_other_key_is_refused(statements: list[tuple[str, str]]) -> None:
         assert parse_toml(text) == known
 
 
-@pytest.mark.parametrize("opening", ['"""', "'''", '"', "'", '"""\\', '"\\', "#", "a = \"\"\"'''"])
+@each("opening", ['"""', "'''", '"', "'", '"""\\', '"\\', "#", "a = \"\"\"'''"])
 def test_what_is_not_closed_is_an_error_for_the_parser(opening: str) -> None:
     with pytest.raises(TomlError, match="not valid TOML"):
         parse_toml(f"a = {opening}{TOO_LONG}")

@@ -11,6 +11,7 @@ import pytest
 from e2e.gates import Gate
 from e2e.words import always, bash, calls
 from support.daemon import SLACK_S, START_S, STOP_S, Daemon
+from support.each import each
 from support.supervisor import Hung, Supervisor
 from tiller_daemon.service_manager import watchdog_s
 
@@ -120,7 +121,7 @@ def test_a_drain_is_no_stop_until_its_turns_have_ended(
         assert supervisor.process.wait(STOP_S + SLACK_S) == 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("variables", "expected"),
     [
         ({}, float("inf")),

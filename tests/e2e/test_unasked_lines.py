@@ -14,6 +14,7 @@ from policy.questions import labelled
 from policy.shell.attack_lines import ATTACKS
 from policy.shell.bypasses_of_working import HELD_BYPASSES
 from policy.shell.command_lines import BYPASSES, HONEST
+from support.each import each
 from support.jail import WHO, jail_of, sandbox_for
 from support.unasked_lines import Line, Watch, make_hostile, unasked
 from tiller_daemon.sandbox.level import SandboxLevel
@@ -53,7 +54,7 @@ async def run_all(lines: list[Line], who: str) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("who", WHO)
+@each("who", WHO)
 @pytest.mark.nightly
 @pytest.mark.promise("B38")
 async def test_whatever_runs_unasked_stays_in_its_sandbox(who: str) -> None:

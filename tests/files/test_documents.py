@@ -6,6 +6,7 @@ from contextlib import suppress
 import pytest
 import trio
 
+from support.each import each
 from support.pdfs import locked, pdf
 from tiller_daemon.converter import convert
 from tiller_daemon.files import pdf_text
@@ -41,7 +42,7 @@ async def test_a_scan_has_no_text_and_an_empty_password_opens_a_file() -> None:
     assert (await read_pages(locked(pdf("open"), ""), {})).texts == ("open",)
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "problem"),
     [
         (b"%PDF-1.7\nnothing more", "It is broken"),
@@ -56,7 +57,7 @@ async def test_what_can_not_be_used_is_said(data: bytes, problem: str) -> None:
         await fit_document(data, {})
 
 
-@pytest.mark.parametrize("seed", range(12))
+@each("seed", range(12))
 async def test_broken_bytes_are_a_problem_or_read_and_nothing_else(seed: int) -> None:
     chance = random.Random(seed)
     data = bytearray(pdf("some text\nand more", "another page"))

@@ -7,6 +7,7 @@ import pytest
 import trio
 from PIL import Image, ImageOps
 
+from support.each import each
 from support.narrowing import of_kind
 from support.pictures import SIZE, decode, encode, noise, picture
 from tiller_daemon.files.images import (
@@ -37,7 +38,7 @@ async def test_a_full_hd_screen_stays_as_it_is():
     assert (await fit_image(data)).image.data is data
 
 
-@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP"])
+@each("kind", ["PNG", "JPEG", "GIF", "WEBP"])
 async def test_a_large_image_becomes_smaller_in_its_proportions(kind):
     fitted = await fit_image(picture(kind, (3000, 1500)))
     assert fitted.size == (SIDE_PIXELS_MAX, SIDE_PIXELS_MAX // 2)
@@ -105,7 +106,7 @@ async def test_what_shows_through_still_does():
 MODES = (("1", "PNG"), ("L", "PNG"), ("P", "PNG"), ("LA", "PNG"), ("CMYK", "JPEG"), ("L", "JPEG"))
 
 
-@pytest.mark.parametrize(("mode", "kind"), [*MODES, ("RGBA", "WEBP")])
+@each(("mode", "kind"), [*MODES, ("RGBA", "WEBP")])
 async def test_pictures_of_every_kind_can_be_made_smaller(mode, kind):
     shown = decode((await fit_image(picture(kind, (2400, 1200), mode))).image.data).convert("RGB")
     assert min(pixel(shown, 1500, 100)) > 230
@@ -127,14 +128,14 @@ async def test_a_picture_of_several_as_cameras_make_is_a_jpeg():
 OTHERS = (b"", b"\x89PNG", b"hello", b"<svg/>", b"BM" + bytes(60), b"%PDF-1.7")
 
 
-@pytest.mark.parametrize("data", OTHERS)
+@each("data", OTHERS)
 async def test_other_bytes_are_no_image_whatever_they_are_called(data):
     assert not is_image(data)
     with pytest.raises(ImageProblem, match="It is not a PNG, JPEG, GIF or WebP: it starts with"):
         await fit_image(data)
 
 
-@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP"])
+@each("kind", ["PNG", "JPEG", "GIF", "WEBP"])
 async def test_a_broken_image_is_said_to_be_broken(kind):
     whole = noise(kind, (200, 200)) if kind != "GIF" else picture(kind, (300, 300))
     assert is_image(whole)
@@ -162,8 +163,8 @@ BROKEN_EXTRAS = {
 }
 
 
-@pytest.mark.parametrize("extra", BROKEN_EXTRAS.values(), ids=BROKEN_EXTRAS)
-@pytest.mark.parametrize("size", [SIZE, (3000, 1500)])
+@each("extra", BROKEN_EXTRAS.values())
+@each("size", [SIZE, (3000, 1500)])
 async def test_a_picture_with_broken_extras_is_shown_without_them(extra, size):
     whole = picture("PNG", size)
     first = len(SIGNATURE) + len(chunk(b"IHDR", bytes(13)))
@@ -199,7 +200,7 @@ async def test_a_picture_of_which_nobody_can_say_how_it_was_held_is_shown_as_it_
     assert fitted.size == SIZE
 
 
-@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP"])
+@each("kind", ["PNG", "JPEG", "GIF", "WEBP"])
 async def test_no_changed_byte_is_more_than_a_problem(kind):
     """Whatever a decoder makes of hostile bytes: a picture, or a sentence."""
     whole = bytearray(picture(kind))

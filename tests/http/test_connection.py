@@ -7,6 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from support.each import each
 from support.exchanges import LIMIT_S, REQUEST, Whole, ask, perform_once, pooled, read, wire_pair
 from support.http_server import KeepAlive, chunk, serving, wait_closed
 from tiller_daemon.http import connection
@@ -189,7 +190,7 @@ class StepCounter(trio.abc.Instrument):
                 self.scope.cancel()
 
 
-@pytest.mark.parametrize("request_", [REQUEST, LARGE], ids=["small", "large"])
+@each("request_", [REQUEST, LARGE])
 @pytest.mark.nightly
 async def test_a_request_that_is_cancelled_at_any_point_leaves_nothing_behind(
     request_: bytes,

@@ -4,6 +4,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from support.each import each
 from support.exchanges import LIMIT_S, REQUEST, Whole, ask, pooled, read
 from support.http_server import Answer, KeepAlive, raw, serving, wait_closed
 from tiller_daemon.http import pool as pools
@@ -30,7 +31,7 @@ async def closed(stream: trio.abc.Stream) -> None:
     await trio.lowlevel.checkpoint()
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [
         SIZED,
@@ -49,7 +50,7 @@ async def test_a_connection_serves_many_requests(data: bytes) -> None:
         assert (server.connections, len(server.received)) == (1, 3)
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [
         OK + b"Connection: close\r\nContent-Length: 5\r\n\r\nabcde",
@@ -153,7 +154,7 @@ async def test_a_request_is_sent_again_once_and_on_a_new_connection() -> None:
         assert (server.connections, len(server.received)) == (4, 5)
 
 
-@pytest.mark.parametrize("data", [b"H", b"HTTP/1.1 100 Go on\r\n\r\n", SIZED[:-1], b"x\r\n\r\n"])
+@each("data", [b"H", b"HTTP/1.1 100 Go on\r\n\r\n", SIZED[:-1], b"x\r\n\r\n"])
 async def test_a_request_is_not_sent_again_once_anything_was_answered(data: bytes) -> None:
     async with serving(kept(SIZED), raw(data)) as server, pooled(server) as pool:
         assert await ask(pool) == ABCDE

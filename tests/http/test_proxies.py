@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from support.certificates import Certificate, certificate
+from support.each import each
 from support.exchanges import LIMIT_S, Whole, ask
 from support.http_server import events, raw, serving
 from support.proxy import proxying
@@ -97,7 +98,7 @@ async def asked_through(reply: bytes, scheme: str, user: str = "") -> HttpFailur
     return caught.value
 
 
-@pytest.mark.parametrize(
+@each(
     ("reply", "kind", "reason"),
     [
         (b"HTTP/1.1 502 Bad\r\n\r\n", ProxyFailed, "502 Bad"),
@@ -122,7 +123,7 @@ async def test_what_a_proxy_says_instead_of_connecting(
         assert failure.rejects_credentials == ("407" in reason)
 
 
-@pytest.mark.parametrize(
+@each(
     ("reply", "user", "reason", "is_login"),
     [
         (b"", "", "closed the connection", False),

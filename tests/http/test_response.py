@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.each import each
 from support.responses import cut, differs_from_h11, make_response, parse
 from tiller_daemon.http.failures import Broken
 from tiller_daemon.http.head import HEAD_BYTES_MAX, make_request
@@ -65,7 +66,7 @@ WHOLE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@each("name", WHOLE)
 def test_a_response_is_the_same_however_it_is_cut(name: str) -> None:
     data, content, is_reusable = WHOLE[name]
     ends = "until" not in name
@@ -76,7 +77,7 @@ def test_a_response_is_the_same_however_it_is_cut(name: str) -> None:
     assert (found.content, found.is_reusable) == (content, is_reusable)
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@each("name", WHOLE)
 def test_a_response_that_breaks_off_anywhere_is_not_taken_for_whole(name: str) -> None:
     data, content, _ = WHOLE[name]
     for place in range(len(data)):
@@ -127,7 +128,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@each("name", BROKEN)
 def test_what_is_no_response_is_refused_however_it_is_cut(name: str) -> None:
     data, reason = BROKEN[name]
     for places in ([], *([place] for place in range(len(data))), range(len(data))):
@@ -144,10 +145,8 @@ def test_headers_are_read_as_they_are_meant() -> None:
     assert latin == ("f", "ö")
 
 
-@pytest.mark.parametrize(
-    "beginning", [OK, b"HTTP/1.1 100 Go on\r\n\r\n" * 5_000, OK + b"A: b\r\n" * 20_000]
-)
-@pytest.mark.parametrize("size", [1_000, 65_536])
+@each("beginning", [OK, b"HTTP/1.1 100 Go on\r\n\r\n" * 5_000, OK + b"A: b\r\n" * 20_000])
+@each("size", [1_000, 65_536])
 def test_a_head_without_end_is_given_up(beginning: bytes, size: int) -> None:
     data = beginning + b"X: " + b"x" * HEAD_BYTES_MAX
     with pytest.raises(Broken, match=f"longer than {HEAD_BYTES_MAX} bytes"):

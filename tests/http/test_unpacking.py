@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.each import each
 from support.responses import cut
 from tiller_daemon.http.failures import Broken
 from tiller_daemon.http.unpacking import PIECE_BYTES_MAX, Unpacker
@@ -34,7 +35,7 @@ def unpack(encoding: str, pieces: list[bytes]) -> bytes:
     return found
 
 
-@pytest.mark.parametrize("name", PACKED)
+@each("name", PACKED)
 def test_a_packed_body_is_the_same_however_it_is_cut(name: str) -> None:
     encoding, data = PACKED[name]
     for place in range(len(data)):
@@ -68,7 +69,7 @@ def test_a_bomb_goes_off_in_pieces() -> None:
     assert sum(sizes) == 50 * PIECE_BYTES_MAX
 
 
-@pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "gzip;q=1"])
+@each("encoding", ["br", "zstd", "gzip, gzip", "gzip;q=1"])
 def test_what_nobody_asked_for_is_refused(encoding: str) -> None:
     with pytest.raises(Broken, match="was not requested"):
         Unpacker(encoding)

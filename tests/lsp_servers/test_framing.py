@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.each import each
 from tiller_daemon.lsp.framing import (
     BODY_BYTES_MAX,
     HEADER_BYTES_MAX,
@@ -35,7 +36,7 @@ def test_other_headers_and_letter_case_do_not_matter() -> None:
     assert FrameDecoder().feed(stream) == [b"{}"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("stream", "why"),
     [
         (b"x" * HEADER_BYTES_MAX, "end of a header"),

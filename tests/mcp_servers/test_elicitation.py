@@ -5,6 +5,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 
+from support.each import each
 from tiller_daemon.mcp.elicitation import ask_user
 from tiller_daemon.tools.base import ToolFailure, UserAnswer
 
@@ -41,7 +42,7 @@ async def form(user: User, *required: str, **properties: dict[str, Any]) -> type
     return await ask_user("shop", params, user.ask)
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "expected", "value"),
     [
         ({"type": "string"}, "some words", "some words"),
@@ -85,7 +86,7 @@ async def test_a_form_is_asked_field_by_field_with_choices():
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "expected", "why"),
     [
         (AMOUNT, "many", "That was not understood: invalid literal"),

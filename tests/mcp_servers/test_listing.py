@@ -6,6 +6,7 @@ import mcp_types as types
 import msgspec
 import pytest
 
+from support.each import each
 from tiller_daemon.mcp.listing import (
     DEFINITIONS_BYTES_MAX,
     DESCRIPTION_CHARS_MAX,
@@ -41,7 +42,7 @@ def listed(name: str = "tool", schema: dict[str, Any] | None = None, **fields: A
     return types.Tool(name=name, input_schema=properties, **fields)
 
 
-@pytest.mark.parametrize("name", LISTS)
+@each("name", LISTS)
 @pytest.mark.nightly
 def test_the_definitions_of_a_server_are_limited_together(name: str) -> None:
     tools = usable_tools([listed(**LISTS[name])] * TOOLS_MAX).offered

@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from mcp_servers.test_login_tokens import TOKENS
+from support.each import each
 from support.http_server import LocalServer, serving, status
 from support.proxy import proxying
 from tiller_daemon.config import McpServer
@@ -200,7 +201,7 @@ async def test_no_request_reaches_this_machine_however_it_is_called(
     assert victim.received == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("server", "named", "refused"),
     [
         ("https://a.example/", "https://b.example/", ""),

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from support.each import each
 from tiller_daemon.mcp.schemas import SchemaProblem, sendable, with_own_names
 
 TEXT = {"type": "string"}
@@ -13,7 +14,7 @@ def properties(**named: Any) -> dict[str, Any]:
     return {"type": "object", "properties": named}
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "sent"),
     [
         (properties(a={"type": "array"}), properties(a={"type": "array", "items": {}})),
@@ -47,7 +48,7 @@ def test_arrays_have_items(schema: dict[str, Any], sent: dict[str, Any]) -> None
     assert sendable(schema) == (sent, {})
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "sent"),
     [
         ({"anyOf": [properties(a=TEXT), properties(b=TEXT)]}, properties(a=TEXT, b=TEXT)),
@@ -75,7 +76,7 @@ def test_the_root_is_a_plain_object(schema: dict[str, Any], sent: dict[str, Any]
     assert sendable(schema) == (sent, {})
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "why"),
     [
         ({"type": "object", "allOf": [{"type": "array"}]}, "its type is 'array'"),

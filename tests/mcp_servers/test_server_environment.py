@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from mcp_servers.conftest import environment
+from support.each import each
 from tiller_daemon.config import McpServer
 from tiller_daemon.mcp.environment import EnvironmentProblem
 from tiller_daemon.session.lending import checked_servers
@@ -34,7 +35,7 @@ def test_a_server_gets_what_a_command_gets_and_what_is_configured():
     assert (more["GITHUB_TOKEN"], more["CI"], more["LEVEL"]) == ("ghp-0123456789", "no", "9")
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings", "expected"),
     [
         (
@@ -70,7 +71,7 @@ def test_what_a_server_was_given_in_secret_is_known():
     assert testbed.secrets(reached) == {"Basic 123456", "x-123456789", "0123456789"}
 
 
-@pytest.mark.parametrize(
+@each(
     "env",
     [
         {},
@@ -86,7 +87,6 @@ def test_what_a_server_was_given_in_secret_is_known():
         {"api_key_env": "GITHUB_TOKEN"},
         {"GITHUB_TOKEN": ""},
     ],
-    ids=str,
 )
 def test_a_lent_server_gets_its_own_variables_and_the_allowed_ones_only(env: dict[str, str]):
     [settings] = checked_servers((LentServer("lent", ("x",), env),)).values()

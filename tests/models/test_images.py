@@ -3,6 +3,7 @@
 import pytest
 
 from support.dialect import check_chat_messages
+from support.each import each
 from support.narrowing import of_kind
 from support.scripts import ModelInMemory
 from tiller_daemon.models.base import ModelError, ModelErrorKind, ModelRequest
@@ -103,7 +104,7 @@ class Refusing(Sent):
             yield event
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "words"),
     [
         ("server", "image input is not supported - hint: you may need to provide the mmproj"),

@@ -10,6 +10,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.each import each
 from tiller_daemon.models.base import (
     Cited,
     Finished,
@@ -75,7 +76,7 @@ def plain(outcomes: Outcomes) -> list[object]:
     return [vars(one) if isinstance(one, ModelError) else one for one in outcomes]
 
 
-@pytest.mark.parametrize(
+@each(
     ("outcomes", "told"),
     [
         ([TextDelta(f"it is {KEY}!")], [TextDelta("it is [secret]!")]),

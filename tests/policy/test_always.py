@@ -3,6 +3,7 @@
 import pytest
 
 from policy.shell.command_lines import HONEST
+from support.each import each
 from tiller_daemon.policy.always import always_patterns
 from tiller_daemon.policy.rules import BUILT_IN
 from tiller_daemon.policy.shell.levels import judge_line
@@ -10,7 +11,7 @@ from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_protocol.settings import Rule
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "patterns"),
     [
         ("git push origin main", ("git push *",)),
@@ -29,7 +30,7 @@ def test_a_pattern_keeps_the_words_that_name_what_a_command_does(text, patterns)
     assert always_patterns(text) == patterns
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "pattern"),
     [
         ("rm -rf build", "rm -rf build"),
@@ -46,14 +47,14 @@ def test_what_is_not_known_or_runs_anything_is_allowed_by_its_exact_text_only(te
     assert always_patterns(text) == (pattern,)
 
 
-@pytest.mark.parametrize(
+@each(
     "text", ["", "eval x", "sh -c 'make'", "make > log", "X=1 make x", "$x y", "rm x &", "(rm x)"]
 )
 def test_nothing_is_offered_where_a_rule_could_not_cover_the_line(text):
     assert always_patterns(text) == ()
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     ["curl x | sh", "cat a | bash -s", "echo x | sudo sh", "cat a | python3 -", "make x | node"],
 )

@@ -1,9 +1,9 @@
 """Granted rules, of a session or lasting: they answer questions, and never undo a denial."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.each import each
 from tiller_daemon.config import LastingRule
 from tiller_daemon.policy.rules import decide, denies_all, evaluate, grants
 from tiller_daemon.sandbox.level import SandboxLevel
@@ -70,7 +70,7 @@ def test_a_denied_command_line_stays_denied_and_an_allowed_one_allowed(
     assert before in (after, "ask")
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "action"),
     [
         ("git push origin", "allow"),
@@ -80,7 +80,7 @@ def test_a_denied_command_line_stays_denied_and_an_allowed_one_allowed(
         ("/usr/bin/git push x", "ask"),
     ],
 )
-@pytest.mark.parametrize("kind", ["session", "lasting"])
+@each("kind", ["session", "lasting"])
 def test_a_granted_rule_for_commands_is_as_narrow_as_it_was_shown(line, action, kind):
     rules = [
         Rule("bash", "git push --force*", "allow"),

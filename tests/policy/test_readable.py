@@ -1,9 +1,9 @@
 """Which files may be read without a question."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.each import each
 from tiller_daemon.policy.readable import Readable
 from tiller_daemon.policy.rules import decide
 from tiller_daemon.tools.base import Requirement
@@ -56,12 +56,12 @@ RULES = st.lists(
 )
 
 
-@pytest.mark.parametrize("path", PROTECTED)
+@each("path", PROTECTED)
 def test_what_is_secret_by_custom_is_not(path):
     assert not Readable(())(path)
 
 
-@pytest.mark.parametrize("path", SHOWN)
+@each("path", SHOWN)
 def test_what_is_not_is(path):
     assert Readable(())(path)
 

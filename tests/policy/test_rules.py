@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.each import each
 from support.granting import granted_by_always
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.rules import (
@@ -73,7 +74,7 @@ def test_a_rule_more_at_the_end_that_denies_never_loosens(subject, rules):
     assert STRICTNESS[after] >= STRICTNESS[before]
 
 
-@pytest.mark.parametrize(
+@each(
     ("permission", "subject", "action"),
     [
         ("read", "src/main.py", "allow"),
@@ -127,8 +128,8 @@ def test_always_for_paths_takes_the_patterns_of_the_tool():
     )
 
 
-@pytest.mark.parametrize("spelling", ["rm -rf x", "/bin/rm -rf x", "r''m -rf x", "rm  -rf  x"])
-@pytest.mark.parametrize(
+@each("spelling", ["rm -rf x", "/bin/rm -rf x", "r''m -rf x", "rm  -rf  x"])
+@each(
     "around",
     [
         *("{}", "ls; {}", "X=1 {}", "$({})", "if ls; then {}; fi", "f() {{ {}; }}; f", "{} > f"),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.each import each
 from tiller_daemon.processes.environment import (
     PASSED_ON,
     PROXIES,
@@ -39,7 +40,7 @@ def test_what_is_not_listed_is_left_out_whatever_its_name():
     assert [name for name in NEEDED if told.get(name) != f"<{name}>"] == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "value", "told"),
     [
         ("HTTPS_PROXY", "http://me:secret@proxy:3128", "http://proxy:3128"),

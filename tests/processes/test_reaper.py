@@ -12,6 +12,7 @@ import trio
 from processes.conftest import Play, until
 from processes.test_escapes import DEAF, STAY
 from support.daemon import gone
+from support.each import each
 from support.sandboxes import MECHANISMS, WHO, Mechanism, Place, place_of
 from support.survivors import READY, SHAPES, Escape
 from tiller_daemon.processes.command import CommandEnd, run_command
@@ -52,8 +53,8 @@ class Attempt:
         )
 
 
-@pytest.mark.parametrize("who", WHO)
-@pytest.mark.parametrize("mechanism", [*MECHANISMS, None])
+@each("who", WHO)
+@each("mechanism", [*MECHANISMS, None])
 @pytest.mark.promise("G8")
 async def test_of_two_commands_at_once_each_takes_all_its_own_with_it(
     mechanism: Mechanism | None, who: str

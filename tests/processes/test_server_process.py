@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from processes.test_escapes import DEAF, SHAPES, STAY
+from support.each import each
 from tiller_daemon.processes.command import CommandProblem
 from tiller_daemon.processes.environment import child_environment
 from tiller_daemon.processes.server_process import ServerProcess
@@ -50,7 +51,7 @@ async def test_a_service_leaves_by_itself_when_its_input_ends(echo: ServerProces
     assert echo.status() == 0
 
 
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+@each("shape", SHAPES.values())
 async def test_the_end_of_a_service_leaves_no_process_alive(shape: str):
     service = start(f"{shape}\nsleep 1000")
     pids = await announced(service, 1)

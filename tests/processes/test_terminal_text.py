@@ -1,17 +1,17 @@
 """What a model reads of a program's output is what a terminal shows of it in the end."""
 
 import pyte
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyte.modes import LNM
 
+from support.each import each
 from tiller_daemon.processes.terminal_text import LINE_CHARS_MAX, ROWS, TerminalText, last_state
 
 FRAMES = b"".join(b"\r\x1b[2KDownloading %d%%" % n for n in range(3001))
 
 
-@pytest.mark.parametrize(
+@each(
     ("output", "shown"),
     [
         (FRAMES + b"\n\x1b[31mred\x1b[0m\n", "Downloading 3000%\nred\n"),

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.messages import examples, random_message
+from support.each import each
 from tiller_protocol.answers import AnyAnswer
 from tiller_protocol.codec import (
     decode_answer,
@@ -88,7 +89,7 @@ def schema_msgpack(value: bytes) -> bytes:
     return head + b"\xa9overrides\x81\xadoutput_schema\x81\xa1a" + value
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [
         b"",
@@ -123,7 +124,6 @@ def schema_msgpack(value: bytes) -> bytes:
         schema_msgpack(b"\x81\x01\x02"),
         schema_msgpack(b"\xd6\xff\x00\x00\x00\x00"),
     ],
-    ids=range(31),
 )
 @pytest.mark.promise("T11")
 def test_hostile_submissions_are_bad_messages(data):

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import jsonschema
 import msgspec
-import pytest
 
 from protocol.messages import examples
+from support.each import each
 from tiller_protocol.answers import AnyAnswer
 from tiller_protocol.codec import decode_answer, decode_envelope, decode_event, decode_op
 from tiller_protocol.events import Event
@@ -42,7 +42,7 @@ def test_the_wire_is_what_it_was():
         assert made[name] == kept[name], name
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@each("name", EXAMPLES)
 def test_what_was_encoded_once_is_understood(name):
     message = EXAMPLES[name]
     data = bytes.fromhex(json.loads(GOLDEN.read_text(encoding="utf-8"))[name]["msgpack"])
@@ -59,7 +59,7 @@ def test_what_was_encoded_once_is_understood(name):
             assert msgspec.json.decode(msgspec.json.encode(message), type=AnyAnswer) == message
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@each("name", EXAMPLES)
 def test_the_exported_schema_describes_every_message(name):
     SCHEMA.validate(json.loads(msgspec.json.encode(EXAMPLES[name])))
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from protocol.histories import CONTEXT, USAGE, tell_session
+from support.each import each
 from tiller_protocol.events import (
     AnyBody,
     Event,
@@ -88,7 +89,7 @@ def test_an_ending_left_out_is_found_at_the_latest_with_the_turn(seed, data):
         check([structs.replace(event, seq=seq) for seq, event in enumerate(others, 1)])
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "wrong"),
     [
         ((), SessionTitled("t")),

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.each import each
 from tiller_protocol.items import Usage
 from tiller_protocol.prices import Price, PriceTier
 
@@ -16,7 +17,7 @@ SONNET = Price(
 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("price", "usage", "dollars"),
     [
         (Price(2.0, 10.0), Usage(1_000_000), 2.0),

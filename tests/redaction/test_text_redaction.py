@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.each import each
 from tiller_daemon.redaction.text import SecretMatcher, TextRedactor, matcher_for, redact
 
 KEYS = (
@@ -57,8 +58,8 @@ def _lower(text: str) -> str:
     )
 
 
-@pytest.mark.parametrize("name", SPELLINGS)
-@pytest.mark.parametrize("key", KEYS)
+@each("name", SPELLINGS)
+@each("key", KEYS)
 @pytest.mark.promise("G13")
 def test_a_key_is_found_however_it_is_spelled(key: str, name: str) -> None:
     said = f"It said: {SPELLINGS[name](key)}!"

@@ -1,9 +1,9 @@
 """Passwords and tokens in URLs are replaced, however the text comes, and other text stays."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.each import each
 from tiller_daemon.redaction.byte_stream import ByteRedactor, without_secrets
 from tiller_daemon.redaction.urls import URL_SECRET_CHARS_MAX, without_url_secrets
 
@@ -65,17 +65,17 @@ def in_pieces(text: str, cuts: list[int], secrets: tuple[str, ...] = ()) -> str:
     return (b"".join(map(redaction.feed, pieces)) + redaction.end()).decode()
 
 
-@pytest.mark.parametrize("text", HIDDEN)
+@each("text", HIDDEN)
 def test_passwords_and_tokens_are_hidden(text):
     assert without_url_secrets(text) == HIDDEN[text]
 
 
-@pytest.mark.parametrize("text", SHOWN)
+@each("text", SHOWN)
 def test_other_text_stays(text):
     assert without_url_secrets(text) == text
 
 
-@pytest.mark.parametrize("text", [*HIDDEN, *SHOWN])
+@each("text", [*HIDDEN, *SHOWN])
 def test_a_text_in_two_pieces_is_redacted_like_the_whole(text):
     size = len(text.encode()) if text in HIDDEN else min(len(text.encode()), 100)
     for cut in range(size + 1):

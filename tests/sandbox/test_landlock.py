@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from support.each import each
 from tiller_daemon.config import SandboxPolicy
 from tiller_daemon.sandbox.base import (
     SandboxProfile,
@@ -109,8 +110,8 @@ SET_MODE = {
 OPENS = {"x86_64": (2, 257), "aarch64": (56,)}
 
 
-@pytest.mark.parametrize(("machine", "architecture"), [X86, ARM])
-@pytest.mark.parametrize("namespaces", [False, True])
+@each(("machine", "architecture"), [X86, ARM])
+@each("namespaces", [False, True])
 def test_a_mode_may_not_give_the_rights_of_an_owner(
     machine: str,
     architecture: int,

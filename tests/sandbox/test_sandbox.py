@@ -15,6 +15,7 @@ import pytest
 from msgspec import structs
 
 from support.daemon import gone, marked
+from support.each import each
 from support.jail import jail_of
 from support.sandboxes import eyes_of_ordinary_user
 from tiller_daemon.config import SandboxPolicy
@@ -142,7 +143,7 @@ def test_a_configuration_that_links_into_the_workspace_is_not_written(home: Path
     assert not own.is_own(home / "work" / "src")
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "protected"),
     [
         (".bashrc", True), ("dotfiles/.ZSHRC", True), (".config/systemd/user/x.service", True),

@@ -1,13 +1,12 @@
 """What waits in a session tells a running turn whether to leave out the rest of its calls."""
 
-import pytest
-
+from support.each import each
 from tiller_daemon.session.inputs.input_queue import CLIENT, InputQueue
 from tiller_protocol.items import Delivery, QueuedInput
 
 
-@pytest.mark.parametrize("client", ["", "tiller chat", CLIENT])
-@pytest.mark.parametrize("delivery", ["steer", "queue"])
+@each("client", ["", "tiller chat", CLIENT])
+@each("delivery", ["steer", "queue"])
 def test_only_a_user_who_steers_stops_the_calls_of_a_response(
     delivery: Delivery, client: str
 ) -> None:

@@ -3,6 +3,7 @@
 import pytest
 from msgspec import structs
 
+from support.each import each
 from support.world import World
 from tiller_daemon.config import Agent, SandboxPolicy
 from tiller_daemon.models.scripted import CallPart, ScriptStep, TextPart
@@ -128,7 +129,7 @@ async def test_with_full_access_nobody_is_told(autojump_clock, start) -> None:
     assert warnings(world, session_id) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("command", "leaves"),
     [
         ("git push origin main", True),

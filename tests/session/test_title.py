@@ -4,6 +4,7 @@ import pytest
 import trio
 from msgspec import structs
 
+from support.each import each
 from support.world import EPOCH, World
 from tiller_daemon.models.scripted import (
     CallPart,
@@ -264,7 +265,7 @@ async def test_the_small_model_is_asked_and_one_that_is_not_there_harms_nothing(
     assert "scripted/none" in told
 
 
-@pytest.mark.parametrize(
+@each(
     ("answer", "expected"),
     [
         ("Repair a test", "Repair a test"),

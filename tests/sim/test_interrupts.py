@@ -8,7 +8,6 @@ from collections import Counter
 from random import Random
 from typing import NamedTuple
 
-import pytest
 from msgspec import structs
 
 from sim.batches import FIRST_SEED, judge, must_end, play_safely
@@ -16,6 +15,7 @@ from sim.judges import CHECKS
 from sim.player import Seen
 from sim.program import Action, Program
 from sim.states import STATES, interrupted_states
+from support.each import each
 from support.world import EPOCH
 from tiller_daemon.models.scripted import (
     CallPart,
@@ -147,8 +147,8 @@ def program(state: str, way: str, seed: int) -> Program:
     )
 
 
-@pytest.mark.parametrize("way", ["interrupt", "right_interrupt", "stop", "kill"])
-@pytest.mark.parametrize("state", STATES)
+@each("way", ["interrupt", "right_interrupt", "stop", "kill"])
+@each("state", STATES)
 def test_interrupt_in_every_state_ends_the_turn_at_once_and_keeps_all_guarantees(
     state: str, way: str
 ) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from store.rows import session_row
 from support.directories import TemporarySearchIndex
+from support.each import each
 from tiller_daemon.store.search_index import SearchError, SearchIndex, Text
 from tiller_daemon.store.search_query import indexed, match_expression, original, pieces
 
@@ -33,7 +34,7 @@ def found(index: SearchIndex, query: str) -> set[str]:
     return {session_id for session_id, _, _ in rows}
 
 
-@pytest.mark.parametrize(
+@each(
     ("query", "text"),
     [
         ("retry", "the Retry-After header"),
@@ -64,7 +65,7 @@ def test_a_query_finds_what_a_person_expects(query: str, text: str):
     assert found(index_of(text, "something else entirely"), query) == {"0"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("query", "text"),
     [
         ('"after retry"', "the Retry-After header"),

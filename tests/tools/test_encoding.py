@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.each import each
 from support.written_files import case, meet
 from tiller_daemon.tools.base import ToolFailure
 from tiller_daemon.tools.encoding import EncodingProblem, decode_text, encode_text, printable_text
@@ -29,7 +30,7 @@ def test_any_bytes_are_the_same_again_or_binary(data, bom):
         assert len(printable_text(text).encode()) >= len(text)
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "text", "name"),
     [
         (b"", "", "UTF-8"),
@@ -48,7 +49,7 @@ def test_which_encoding_a_file_has(data, text, name):
     assert encode_text(*found) == data
 
 
-@pytest.mark.parametrize("data", [b"a\0b", b"\xff\xfe\0\0a\0\0\0", b"\xff\xfea", b"\x7fELF\0"])
+@each("data", [b"a\0b", b"\xff\xfe\0\0a\0\0\0", b"\xff\xfea", b"\x7fELF\0"])
 def test_what_is_no_text(data):
     with pytest.raises(EncodingProblem, match=r"binary and begins with the bytes [0-9a-f ]+\.$"):
         decode_text(data)

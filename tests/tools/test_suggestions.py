@@ -1,8 +1,8 @@
 """What is offered for a name or for lines that are not there, and what is not."""
 
 import msgspec
-import pytest
 
+from support.each import each
 from tiller_daemon.tools import BUILT_IN
 from tiller_daemon.tools.suggestions import close_names, did_you_mean, similar_lines
 
@@ -10,7 +10,7 @@ TOOLS = [tool.name for tool in BUILT_IN]
 FILES = ["connection.py", "README.md", "main.py", "config.yaml", "user_service.py", "Dockerfile"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("asked", "offered"),
     [
         ("raed", "read"),
@@ -25,13 +25,13 @@ def test_a_slip_or_a_longer_name_brings_the_tool_that_was_meant(asked, offered):
     assert close_names(asked, TOOLS) == [offered]
 
 
-@pytest.mark.parametrize("asked", ["teleport", "str_replace", "execute_command", "l", "", "list"])
+@each("asked", ["teleport", "str_replace", "execute_command", "l", "", "list"])
 def test_a_name_that_is_like_none_brings_none(asked):
     assert close_names(asked, TOOLS) == []
     assert did_you_mean(asked, TOOLS) == ""
 
 
-@pytest.mark.parametrize(
+@each(
     ("asked", "offered"),
     [
         ("conection.py", "connection.py"),
@@ -46,7 +46,7 @@ def test_a_file_is_offered_for_a_slip_another_end_and_other_letter_case(asked, o
     assert close_names(asked, FILES) == [offered]
 
 
-@pytest.mark.parametrize("asked", ["b.py", "setup.py", "connector.toml", "x.yaml"])
+@each("asked", ["b.py", "setup.py", "connector.toml", "x.yaml"])
 def test_files_that_share_only_their_end_are_not_offered(asked):
     assert close_names(asked, FILES) == []
 
@@ -68,7 +68,7 @@ def test_lines_with_a_slip_are_found_and_unrelated_code_is_not():
     assert similar_lines("    self.total = sum(prices)", text) == []
 
 
-@pytest.mark.parametrize("tool", BUILT_IN, ids=lambda tool: tool.name)
+@each("tool", BUILT_IN)
 def test_every_tool_refuses_arguments_that_it_does_not_know(tool):
     _, definitions = msgspec.json.schema_components([tool.arguments])
     for name, schema in definitions.items():

@@ -1,9 +1,9 @@
 """Cutting text for a model: never above the limit, both ends intact, always text."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.each import each
 from tiller_daemon.tools.truncation import BYTES_MAX, LINES_MAX, truncate, truncate_parts
 
 WHERE = "the whole is in /somewhere/file.txt"
@@ -41,7 +41,7 @@ def test_a_text_within_the_limit_stays_as_it_is(text):
     assert (truncate(text) == text) is fits
 
 
-@pytest.mark.parametrize("shift", range(4))
+@each("shift", range(4))
 def test_no_character_is_cut_in_two(shift):
     text = "x" * shift + "\U0001f600" * 20_000 + "y" * shift
     first, _, rest = truncate(text).partition("\n[... ")

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from support.each import each
 from tiller_daemon.turn.output_schema import message_problem, schema_problem, value_problem
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -26,7 +27,7 @@ def laughs(levels: int, **more: object) -> dict[str, Any]:
     return {"$defs": {**parts, f"l{levels}": {}}, "$ref": "#/$defs/l0"}
 
 
-@pytest.mark.parametrize(
+@each(
     "schema",
     [laughs(60), laughs(60, **{"$schema": DRAFT}), {"$schema": DRAFT, **laughs(60)}, {"$ref": "#"}],
 )
@@ -76,7 +77,7 @@ def test_beside_a_regular_expression_everything_else_is_validated() -> None:
         assert value_problem(schema, value) == problem
 
 
-@pytest.mark.parametrize(
+@each(
     "schema",
     [
         {"not": EVIL},

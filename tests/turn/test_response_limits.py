@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from support.each import each
 from tiller_daemon.models.base import (
     Cited,
     Finished,
@@ -118,7 +119,7 @@ def size_of(event: ModelEvent) -> int:
             return 0
 
 
-@pytest.mark.parametrize("name", ENDLESS)
+@each("name", ENDLESS)
 def test_a_response_without_end_is_stopped(name: str) -> None:
     limits, seen = ResponseLimits("play"), list[ModelEvent]()
 

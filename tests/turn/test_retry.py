@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from support.each import each
 from support.scripts import ModelInMemory
 from tiller_daemon.config import Retry
 from tiller_daemon.models.base import (
@@ -86,9 +87,7 @@ async def test_a_provider_that_names_a_delay_gets_it(autojump_clock: MockClock) 
     assert trio.current_time() - start == pytest.approx(2.5)
 
 
-@pytest.mark.parametrize(
-    "kind", ["authentication", "quota", "content_policy", "not_found", "bad_request"]
-)
+@each("kind", ["authentication", "quota", "content_policy", "not_found", "bad_request"])
 async def test_what_can_not_get_better_is_not_tried_again(kind: ModelErrorKind) -> None:
     seen: list[ModelEvent | RetryWait] = []
     with pytest.raises(ModelError) as caught:

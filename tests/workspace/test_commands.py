@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.each import each
 from tiller_daemon.workspace.commands import (
     Command,
     CommandCall,
@@ -30,7 +31,7 @@ def places(tmp_path):
     return workspace, config
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "call"),
     [
         ("/review", CommandCall("review", "")),
@@ -51,7 +52,7 @@ def test_only_a_slash_and_a_plain_name_call_a_command(text, call):
     assert read_call(text) == call
 
 
-@pytest.mark.parametrize(
+@each(
     ("template", "arguments", "text"),
     [
         ("Look at $1, then $2.", "a b c", "Look at a, then b."),

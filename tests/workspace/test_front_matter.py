@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
+from support.each import each
 from tiller_daemon.workspace.front_matter import FrontMatterError, parse, split
 
 
@@ -29,12 +30,12 @@ def test_texts_lists_and_folded_lines_are_understood_as_other_programs_write_the
     assert parse("---\ntools:\n  - a\n  - b\n---\n", Head)[0].tools == ("a", "b")
 
 
-@pytest.mark.parametrize("word", ["no", "on", "1.0", "2026-11-21", "0x10"])
+@each("word", ["no", "on", "1.0", "2026-11-21", "0x10"])
 def test_words_stay_words(word):
     assert parse(f"---\ndescription: {word}\n---\n", Head)[0].description == word
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "Set up the harness: hooks, servers",
@@ -61,7 +62,7 @@ def test_a_text_without_a_head_is_all_body_and_an_empty_field_is_absent():
     assert parse("---\n---\nx", Head) == (Head(), "x")
 
 
-@pytest.mark.parametrize(
+@each(
     "head",
     [
         "- a\n- b",

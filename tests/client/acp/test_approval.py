@@ -2,11 +2,11 @@
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from support.each import each
 from tiller_client.acp.approval import code_span, fields_asked, options_for
 from tiller_client.acp.calls import content_of
 from tiller_client.acp.diffs import hunks_of, whole_files
@@ -82,7 +82,7 @@ LONG = "".join(f"{number}\n" for number in range(30_000))
 CHANGE = unified_diff("a\nb\n", "a\nc\n", "f")
 
 
-@pytest.mark.parametrize(
+@each(
     "diff",
     [
         truncate(unified_diff(None, LONG, "f")),
@@ -112,9 +112,7 @@ def test_a_diff_that_is_not_whole_is_shown_as_text(diff: str) -> None:
     assert isinstance(shown, Shown)
 
 
-@pytest.mark.parametrize(
-    "now", [None, "", "a\n", "b\na\n", "a\nb", "a\nx\n", "x\na\nb\n", "a\r\nb\r\n"]
-)
+@each("now", [None, "", "a\n", "b\na\n", "a\nb", "a\nx\n", "x\na\nb\n", "a\r\nb\r\n"])
 def test_a_file_that_is_not_as_the_diff_says_gives_no_whole_texts(now: str | None) -> None:
     request = Request("r", "approval", "Edit f", detail=CHANGE, detail_kind="diff")
     fields = fields_asked(request, CALL, "/w", lambda _: now)
@@ -135,7 +133,7 @@ def test_each_file_has_one_diff_with_its_whole_texts() -> None:
     assert isinstance(words, Shown)
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@each("text", HOSTILE)
 def test_nothing_that_is_asked_is_invisible(text: str) -> None:
     line = f"x {text} y"
     requests = [
@@ -166,7 +164,7 @@ def test_nothing_that_is_asked_is_invisible(text: str) -> None:
         assert fields.raw_input is None
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "`code` and ``more``",
@@ -207,7 +205,7 @@ def test_a_code_span_that_begins_with_a_backtick_has_a_space() -> None:
     assert code_span("`a``") == "``` `a`` ```"
 
 
-@pytest.mark.parametrize(
+@each(
     ("always", "here", "also", "kinds"),
     [
         ((), "", (), ["allow_once", "reject_once"]),

@@ -1,7 +1,6 @@
 """An editor's prompt as input for the daemon."""
 
-import pytest
-
+from support.each import each
 from tiller_client.acp.prompts import read_prompt
 from tiller_client.acp.schema import ResourceBlock, ResourceContents, ResourceLink, TextBlock
 
@@ -10,7 +9,7 @@ def link(path: str) -> ResourceLink:
     return ResourceLink(f"file://{path}", "name")
 
 
-@pytest.mark.parametrize(
+@each(
     ("blocks", "text", "files"),
     [
         (

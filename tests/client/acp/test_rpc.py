@@ -5,11 +5,11 @@ import json
 import os
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
+from support.each import each
 from tiller_client.acp.rpc import READ_BYTES, Message, Peer, RpcError
 
 LINES = st.lists(
@@ -84,7 +84,7 @@ def test_an_answer_goes_to_who_asked_and_only_once() -> None:
     assert [bytes(result) for result, _ in answers if result] == [b'{"a": 1}']
 
 
-@pytest.mark.parametrize("result", [None, {}, [], "text"])
+@each("result", [None, {}, [], "text"])
 def test_a_result_may_be_any_value(result: object) -> None:
     answers: list[Any] = []
     with Wire() as wire:
@@ -94,7 +94,7 @@ def test_a_result_may_be_any_value(result: object) -> None:
     assert (json.loads(bytes(got)), error) == (result, None)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "means"),
     [
         (r"cut \ud83d", "cut \ufffd"),

@@ -5,10 +5,10 @@ import subprocess
 from pathlib import Path
 from random import Random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.each import each
 from tiller_client.chat.files import WorkspaceFiles, list_files
 
 GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@example.invalid")
@@ -20,7 +20,7 @@ def with_files(*paths: str) -> WorkspaceFiles:
     return files
 
 
-@pytest.mark.parametrize(
+@each(
     ("query", "paths"),
     [
         ("loop", ["loop", "loop.py", "a/loops.py", "turn/turn_loop.py", "a/xloop.py", "loop/x.py"]),

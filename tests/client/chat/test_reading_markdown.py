@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from wcwidth import wcswidth
 
+from support.each import each
 from tiller_client.chat.reading import blocks
 from tiller_client.chat.reading.code import Highlighter
 from tiller_client.chat.reading.markdown import MarkdownStream, markdown_lines
@@ -75,9 +76,7 @@ def test_any_text_at_all_is_safe(text, columns):
         assert width(line) <= columns
 
 
-@pytest.mark.parametrize(
-    "unit", ["- item *one*\n", "word and more\n", "| a | b |\n", "> a\n", "x\n\n"]
-)
+@each("unit", ["- item *one*\n", "word and more\n", "| a | b |\n", "> a\n", "x\n\n"])
 @pytest.mark.nightly
 def test_the_lines_that_are_parsed_grow_with_the_text_not_with_its_square(unit):
     lines = 600
@@ -124,7 +123,7 @@ EXAMPLES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("text", EXAMPLES)
+@each("text", EXAMPLES)
 def test_examples_read_well(text):
     assert markdown_lines(text, 40, PLAIN) == EXAMPLES[text]
 
@@ -165,7 +164,7 @@ def test_code_is_coloured_by_its_language_and_stays_plain_in_an_unknown_one():
     assert markdown_lines("```nonsense\nreturn 1\n```", 40, COLOURED)[1] == "return 1"
 
 
-@pytest.mark.parametrize(
+@each(
     ("language", "path", "code"),
     [
         *(
@@ -186,7 +185,7 @@ def test_a_comment_of_several_lines_is_coloured_as_one():
     assert len({line.split("m")[0] for line in lines}) == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("environ", "expected"),
     [
         ({"TERM": "dumb"}, Theme()),

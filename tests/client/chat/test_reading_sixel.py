@@ -9,11 +9,11 @@ import struct
 import termios
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image as Pillow
 
+from support.each import each
 from support.pictures import encode
 from tiller_client.chat.reading.images import OPAQUE_MIN, ROWS_MAX, image_lines
 from tiller_client.chat.reading.sixel import BAND_ROWS, CLEAR, COLOURS_MAX, sixels
@@ -111,8 +111,8 @@ def test_an_image_of_few_colours_is_drawn_with_exactly_these(pixels, columns):
     assert all(near(found[place], wanted[place]) for place in wanted)
 
 
-@pytest.mark.parametrize("cell", [(1, 2), (7, 14), (10, 20), (11, 23), (24, 50)])
-@pytest.mark.parametrize("size", [(1, 1), (30, 700), (700, 30), (640, 400)])
+@each("cell", [(1, 2), (7, 14), (10, 20), (11, 23), (24, 50)])
+@each("size", [(1, 1), (30, 700), (700, 30), (640, 400)])
 def test_sixels_stay_in_the_rows_and_columns_that_are_kept_for_them(size, cell):
     """Whole bands, as a terminal may scroll for the last one."""
     image = Image("image/png", encode(Pillow.effect_noise(size, 90), "PNG"))
@@ -126,7 +126,7 @@ def test_sixels_stay_in_the_rows_and_columns_that_are_kept_for_them(size, cell):
     assert -(-height // 6) * 6 <= rows * cell[1] or rows == ROWS_MAX == -(-6 // cell[1])
 
 
-@pytest.mark.parametrize(
+@each(
     ("environ", "pictures"),
     [
         ({"TERM": "foot"}, "sixel"),

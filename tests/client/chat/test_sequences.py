@@ -6,6 +6,7 @@ import os
 import pytest
 from prompt_toolkit.keys import Keys
 
+from support.each import each
 from support.frontend import TIMEOUT_S
 from tiller_client.chat.terminal import keyboard
 from tiller_client.chat.terminal.keyboard import Keyboard
@@ -21,7 +22,7 @@ BACKGROUND = "\x1b]11;rgb:ffff/ffff/ffff\x1b\\"
 NEW_LINE = Keys.ControlJ
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "keys"),
     [
         ("\x1bm", [Keys.Escape, "m"]),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.each import each
 from support.http_server import serving, status
 from support.peers import Llama, llama
 from support.providers import open_http
@@ -17,7 +18,7 @@ from tiller_protocol.prices import Price
 __all__ = ["llama"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("entry", "facts"),
     [
         ({"id": "m", "max_model_len": 40_960, "owned_by": "vllm"}, Facts(40_960)),

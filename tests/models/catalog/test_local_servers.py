@@ -2,9 +2,9 @@
 
 from functools import partial
 
-import pytest
 import trio
 
+from support.each import each
 from support.http_server import Answer, raw, serving, status, wait_closed
 from tiller_daemon.models.catalog.local_servers import PROBE_S, LocalServer, list_local_servers
 
@@ -28,7 +28,7 @@ async def test_servers_are_listed_in_their_order_and_absent_ones_left_out() -> N
         assert one.received[0].path == "/v1/models"
 
 
-@pytest.mark.parametrize(
+@each(
     "answer",
     [
         status(200, b"<html>a router's page</html>"),

@@ -10,6 +10,7 @@ import pytest
 from genai_prices import Usage as PackageUsage
 from genai_prices.data_snapshot import get_snapshot
 
+from support.each import each
 from tiller_daemon.models.catalog.catalog import PACKAGE_COMMAND
 from tiller_daemon.models.catalog.facts import Facts, ModelRef
 from tiller_daemon.models.catalog.price_list import look_up, price_of
@@ -31,7 +32,7 @@ def test_usual_models_have_a_window_and_a_price() -> None:
         assert 0 < found.price.input < found.price.output
 
 
-@pytest.mark.parametrize(
+@each(
     "asked",
     [
         ModelRef(OPENAI, "gpt-nothing"),
@@ -44,7 +45,7 @@ def test_a_model_elsewhere_is_not_mistaken_for_one_that_costs(asked: ModelRef) -
     assert look_up(asked, NOW) is None
 
 
-@pytest.mark.parametrize("tokens", [1_000, 150_000, 250_000, 600_000])
+@each("tokens", [1_000, 150_000, 250_000, 600_000])
 def test_a_cost_is_what_the_package_computes(tokens: int) -> None:
     models = [(p, m) for p in get_snapshot().providers for m in p.models]
     compared = 0

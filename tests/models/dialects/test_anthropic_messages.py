@@ -10,6 +10,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from support.dialect_anthropic import check_messages_body
+from support.each import each
 from support.http_server import Answer, events, hanging, raw, serving, status
 from support.providers import open_http
 from tiller_daemon.config import Retry
@@ -82,7 +83,7 @@ async def failure(answer: Answer) -> ModelError:
     return caught.value
 
 
-@pytest.mark.parametrize("path", ["/v1", "", "/anthropic", "/anthropic/v1/"])
+@each("path", ["/v1", "", "/anthropic", "/anthropic/v1/"])
 async def test_a_request_and_its_answer_whether_the_version_is_in_the_base_url_or_not(
     path: str,
 ) -> None:
@@ -135,7 +136,7 @@ TOO_LONG_TOGETHER = (
 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "type_", "message", "kind", "retryable"),
     [
         (400, "invalid_request_error", "max_tokens: Field required", "bad_request", False),
@@ -176,7 +177,7 @@ async def test_every_refusal_says_whose_fault_it_is_and_whether_to_try_again(
     assert message[:40] in error.message
 
 
-@pytest.mark.parametrize(
+@each(
     ("answer", "kind", "said"),
     [
         (status(200, b"<html>", Content_Type="text/html"), "bad_request", "text/html instead"),

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.dialect_anthropic import check_messages_body, spoken
+from support.each import each
 from support.messages_history import (
     NEW,
     OLD,
@@ -161,7 +162,7 @@ def test_a_call_without_a_result_is_given_one() -> None:
     assert "no result" in built[2]["content"][1]["content"][0]["text"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "input_"),
     [
         ("", {}),
@@ -258,7 +259,7 @@ def test_thinking_goes_back_exactly_and_in_its_place() -> None:
     assert "hé" not in opaque, "the text of thinking is not kept twice"
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "is_sent"),
     [
         ({"model": OLD, "variant": "high"}, True),
@@ -284,7 +285,7 @@ def test_thinking_goes_to_the_same_model_when_it_thinks(
     assert "hm" in str(messages(*foreign, model=OTHER)), "others want it back in any case"
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "is_sent"),
     [
         ({}, True),
@@ -362,7 +363,7 @@ def test_what_a_servers_tool_did_goes_back_as_it_was() -> None:
     assert shape(messages(USER, alone, reply("So"), USER))[1] == "assistant: text"
 
 
-@pytest.mark.parametrize(
+@each(
     ("model", "variant", "thinking", "effort"),
     [
         ("claude-3-7-sonnet-20250219", "high", {"type": "enabled", "budget_tokens": 20_000}, None),
@@ -398,9 +399,7 @@ def test_each_model_is_asked_to_think_in_its_own_manner(
     assert sent.get("output_config", {}).get("effort") == effort
 
 
-@pytest.mark.parametrize(
-    ("max_output", "budget"), [(32_000, 20_000), (8_000, 7_000), (2_024, 1_024), (2_023, None)]
-)
+@each(("max_output", "budget"), [(32_000, 20_000), (8_000, 7_000), (2_024, 1_024), (2_023, None)])
 def test_a_budget_leaves_room_for_the_answer(max_output: int, budget: int | None) -> None:
     sent = body(USER, model=OLD, variant="high", max_output_tokens=max_output)
     assert sent["max_tokens"] == max_output

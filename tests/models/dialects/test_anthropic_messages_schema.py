@@ -2,8 +2,7 @@
 
 from typing import Any
 
-import pytest
-
+from support.each import each
 from tiller_daemon.models.dialects.anthropic_messages.schema import structured_output
 
 CLOSED = {"additionalProperties": False}
@@ -13,7 +12,7 @@ def closed(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, **CLOSED}
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "sent"),
     [
         (
@@ -82,7 +81,7 @@ def test_what_the_api_knows_is_sent(schema: dict[str, Any], sent: dict[str, Any]
     assert structured_output(schema) == sent
 
 
-@pytest.mark.parametrize(
+@each(
     "schema",
     [
         {},

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.each import each
 from support.messages_frames import (
     PING,
     STOP,
@@ -255,9 +256,7 @@ WHOLE_STREAMS: dict[str, tuple[bytes, dict[str, Any]]] = {
     ),
 }
 NOTHING: dict[str, Any] = {"text": [], "thought": "", "kept": [], "calls": [], "usage": []}
-whole_streams = pytest.mark.parametrize(
-    ("stream", "expected"), WHOLE_STREAMS.values(), ids=list(WHOLE_STREAMS)
-)
+whole_streams = each("stream, expected", WHOLE_STREAMS.values())
 
 
 @whole_streams
@@ -285,7 +284,7 @@ def test_a_stream_cut_at_any_byte_is_an_error_or_complete(
         assert summary(decode(stream[:cut])) == NOTHING | expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("reason", "finish"),
     [
         ("end_turn", "stop"),
@@ -378,7 +377,7 @@ def error(kind: str, message: str = "boom") -> bytes:
     return frame("error", error={"type": kind, "message": message}, request_id="req_1")
 
 
-@pytest.mark.parametrize(
+@each(
     ("stream", "kind", "said"),
     [
         (b"", "broken_stream", "before the response was complete"),

@@ -13,6 +13,7 @@ from anthropic.types.message_create_params import MessageCreateParamsStreaming
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.each import each
 from support.http_server import events, serving
 from support.messages_history import NEW, OLD, PLACE, READ, items, request
 from support.streams import STREAMS, WHOLE, decode, wire_of
@@ -120,7 +121,7 @@ def joined(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return result
 
 
-@pytest.mark.parametrize("name", [n for n in MESSAGES if n in WHOLE and n not in ODDITIES])
+@each("name", [n for n in MESSAGES if n in WHOLE and n not in ODDITIES])
 async def test_the_package_understands_every_stream_as_we_do(name: str) -> None:
     ours = decode(name, [STREAMS[name]])
     assert isinstance(ours, dict)

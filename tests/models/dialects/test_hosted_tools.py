@@ -9,6 +9,7 @@ from msgspec import structs
 
 from models.dialects.test_anthropic_sdk_agrees import problem, understood
 from models.dialects.test_openai_sdk_agrees import CHAT, RESPONSES, check_typed
+from support.each import each
 from support.streams import ENDPOINT, STREAMS, decode, wire_of
 from tiller_daemon.models.base import HostedCall, ModelRequest, ToolSpec
 from tiller_daemon.models.dialects.anthropic_messages import request as messages_request
@@ -139,12 +140,12 @@ CITED = {
 }
 
 
-@pytest.mark.parametrize("name", SHOWN)
+@each("name", SHOWN)
 def test_the_calls_of_hosted_tools_are_shown_with_their_results(name: str) -> None:
     assert hosted(name) == SHOWN[name]
 
 
-@pytest.mark.parametrize("name", CITED)
+@each("name", CITED)
 def test_the_sources_that_a_text_names_are_shown(name: str) -> None:
     assert citations(name) == CITED[name]
 

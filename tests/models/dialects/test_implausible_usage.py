@@ -3,8 +3,7 @@
 import re
 from typing import Any
 
-import pytest
-
+from support.each import each
 from support.streams import STREAMS, WHOLE, decode
 from tiller_protocol.items import Usage
 
@@ -12,8 +11,8 @@ COUNT = re.compile(rb'("\w+_tokens": ?)[1-9]\d*')
 COUNTED = [name for name in WHOLE if COUNT.search(STREAMS[name])]
 
 
-@pytest.mark.parametrize("count", [-1, 2**63, 10**30])
-@pytest.mark.parametrize("name", COUNTED)
+@each("count", [-1, 2**63, 10**30])
+@each("name", COUNTED)
 def test_a_count_out_of_range_is_unknown_and_the_answer_is_kept(name: str, count: int) -> None:
     plausible = decode(name, [STREAMS[name]])
     assert isinstance(plausible, dict)
@@ -22,7 +21,7 @@ def test_a_count_out_of_range_is_unknown_and_the_answer_is_kept(name: str, count
     assert decode(name, [changed]) == {**plausible, "usage": Usage()}
 
 
-@pytest.mark.parametrize("form", [b"%s.0", b'"%s"', b'"%s.0"', b"%se0"])
+@each("form", [b"%s.0", b'"%s"', b'"%s.0"', b"%se0"])
 def test_a_count_of_another_form_is_read(form: bytes) -> None:
     for name in COUNTED:
         changed = COUNT.sub(
@@ -39,7 +38,7 @@ def answer(name: str, stream: bytes) -> dict[str, Any]:
     return {**decoded, "usage": None}
 
 
-@pytest.mark.parametrize("count", [b"[]", b"{}", b'"many"', b"true", b'"nan"', b'"inf"', b"null"])
+@each("count", [b"[]", b"{}", b'"many"', b"true", b'"nan"', b'"inf"', b"null"])
 def test_a_count_that_is_no_number_costs_no_answer(count: bytes) -> None:
     for name in COUNTED:
         assert answer(name, COUNT.sub(rb"\g<1>" + count, STREAMS[name])) == answer(
@@ -50,7 +49,7 @@ def test_a_count_that_is_no_number_costs_no_answer(count: bytes) -> None:
 USAGE = re.compile(rb'"usage": ?\{(?:[^{}]|\{[^{}]*\})*\}')
 
 
-@pytest.mark.parametrize("usage", [b"[]", b"7", b'"unknown"', b"false"])
+@each("usage", [b"[]", b"7", b'"unknown"', b"false"])
 def test_usage_of_any_type_costs_no_answer(usage: bytes) -> None:
     for name in COUNTED:
         changed = USAGE.sub(b'"usage":' + usage, STREAMS[name])

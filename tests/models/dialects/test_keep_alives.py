@@ -1,7 +1,6 @@
 """Frames that are no part of an answer are skipped in every dialect."""
 
-import pytest
-
+from support.each import each
 from support.streams import STREAMS, WHOLE, decode
 
 FRAMES = [
@@ -20,8 +19,8 @@ FRAMES = [
 ONE_OF_EACH = {name.partition("-")[0]: name for name in WHOLE}
 
 
-@pytest.mark.parametrize("frame", FRAMES)
-@pytest.mark.parametrize("name", ONE_OF_EACH.values())
+@each("frame", FRAMES)
+@each("name", ONE_OF_EACH.values())
 def test_a_keep_alive_between_any_two_frames_changes_nothing(name: str, frame: bytes) -> None:
     parts = STREAMS[name].replace(b"\r\n", b"\n").split(b"\n\n")
     for cut in range(len(parts)):

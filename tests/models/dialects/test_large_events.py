@@ -5,9 +5,9 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
-import pytest
 import trio
 
+from support.each import each
 from support.providers import fixed_key
 from tiller_daemon.models.base import Finished, ModelEvent, TextDelta
 from tiller_daemon.models.dialects.openai_chat.stream import ChatDecoder
@@ -55,8 +55,8 @@ async def response(body: bytes) -> AsyncGenerator[Body]:
     yield Body(body)
 
 
-@pytest.mark.parametrize("text", ["x", "\U0001f600", "\n", "\ud83d"], ids=ascii)
-@pytest.mark.parametrize("size", [1, LARGE_BYTES // 20, LARGE_BYTES * 2])
+@each("text", ["x", "\U0001f600", "\n", "\ud83d"])
+@each("size", [1, LARGE_BYTES // 20, LARGE_BYTES * 2])
 async def test_only_large_events_are_decoded_in_a_thread(text: str, size: int) -> None:
     choices = [{"index": 0, "delta": {"content": text * size}, "finish_reason": "stop"}]
     body = f"data: {json.dumps({'choices': choices})}\n\ndata: [DONE]\n\n".encode()

@@ -1,18 +1,17 @@
 """What one provider wants back is never shown to another."""
 
-import pytest
-
+from support.each import each
 from tiller_daemon.models.dialects.opaque import Origin
 
 ORIGIN = Origin("openai_responses", "https://api.openai.com/v1", "gpt-5")
 
 
-@pytest.mark.parametrize("content", ["", "text", "two\nlines", "openai_responses x y\n"])
+@each("content", ["", "text", "two\nlines", "openai_responses x y\n"])
 def test_what_was_sealed_comes_back_unchanged(content: str) -> None:
     assert ORIGIN.unseal(ORIGIN.seal(content)) == content
 
 
-@pytest.mark.parametrize(
+@each(
     "other",
     [
         Origin("openai_chat", ORIGIN.base_url, ORIGIN.model),

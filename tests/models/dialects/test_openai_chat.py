@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from support.dialect import check_chat_messages
+from support.each import each
 from support.http_server import (
     EVENT_STREAM,
     Answer,
@@ -121,7 +122,7 @@ async def test_a_server_that_never_ends_its_body_costs_nothing_once_it_said_done
         await server.client_closed.wait()
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "body", "kind", "said"),
     [
         (400, {"error": {"message": "no such field"}}, "bad_request", "no such field"),
@@ -167,7 +168,7 @@ async def test_every_status_has_its_kind_and_its_sentence(
     assert "<html>" not in error.message
 
 
-@pytest.mark.parametrize(
+@each(
     ("headers", "seconds"),
     [
         ({"retry_after_ms": "1500", "retry_after": "9"}, 1.5),
@@ -191,7 +192,7 @@ async def test_a_delay_may_be_a_date() -> None:
     assert 80 < asked <= 90
 
 
-@pytest.mark.parametrize(
+@each(
     ("answer", "kind", "said"),
     [
         (status(200, b"<html>", Content_Type="text/html"), "bad_request", "text/html instead"),
@@ -237,7 +238,7 @@ async def test_a_break_after_the_finish_reason_loses_nothing() -> None:
         assert await collect(client) == WHOLE
 
 
-@pytest.mark.parametrize("frames", range(4))
+@each("frames", range(4))
 async def test_a_break_anywhere_is_an_error_or_complete(frames: int) -> None:
     """B47."""
     cut = events(*GOOD[:frames], end=False)
@@ -473,7 +474,7 @@ async def test_retry_carries_a_turn_over_a_bad_server(mock_clock: MockClock) -> 
     assert joined([e for e in seen[last:] if not isinstance(e, RetryWait)]) == WHOLE
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "kind"),
     [
         ({"error": {"message": "Rate limit exceeded", "code": 429}}, "rate_limit"),
@@ -493,8 +494,8 @@ async def test_an_error_with_the_status_200_has_the_kind_that_it_says(
     assert failed.kind == kind
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "application/octet-stream", "application/json"])
-@pytest.mark.parametrize("start", [b"", b": hello\n\n", b"\xef\xbb\xbf", b"\n\n", b"event: x\n"])
+@each("kind", ["text/plain", "application/octet-stream", "application/json"])
+@each("start", [b"", b": hello\n\n", b"\xef\xbb\xbf", b"\n\n", b"event: x\n"])
 async def test_an_event_stream_counts_whatever_its_content_type(kind: str, start: bytes) -> None:
     body = start + b"".join(GOOD)
     async with (
@@ -504,7 +505,7 @@ async def test_an_event_stream_counts_whatever_its_content_type(kind: str, start
         assert await collect(client) == WHOLE
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "body"),
     [
         (400, {"object": "error", "message": "Unexpected role 'user' after role 'tool'"}),

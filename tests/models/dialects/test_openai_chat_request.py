@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from support.dialect import check_chat_body, check_chat_messages
+from support.each import each
 from tiller_daemon.models.base import ModelRequest, ToolSpec
 from tiller_daemon.models.dialects.openai_chat.opaque_fields import (
     OpaqueFields,
@@ -104,7 +105,7 @@ def test_a_call_without_a_result_is_given_one() -> None:
     assert "no result" in built[3]["content"]
 
 
-@pytest.mark.parametrize("arguments", ["", "{", "[1]", "3", "null", '"x"', "[" * 100_000])
+@each("arguments", ["", "{", "[1]", "3", "null", '"x"', "[" * 100_000])
 def test_arguments_that_are_no_object_are_sent_as_an_empty_one(arguments: str) -> None:
     """B6: the error result says what was wrong."""
     bad = call(arguments=arguments, state="error", error_kind="invalid", output="no JSON: …")
@@ -146,7 +147,7 @@ def test_mistral_gets_ids_of_its_own_kind_and_no_user_right_behind_results(model
     assert roles(messages(*history, model="qwen3")) == "user assistant tool tool tool user"
 
 
-@pytest.mark.parametrize("blank", ["\n\n", " ", "\t\r\n", "\u00a0"])
+@each("blank", ["\n\n", " ", "\t\r\n", "\u00a0"])
 def test_blank_texts_are_not_sent(blank: str) -> None:
     """Some servers refuse them, and would refuse every later request of the session."""
     built = messages(USER, reply(blank), call(output=blank), reply(blank))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from support.each import each
 from support.providers import fixed_key
 from tiller_daemon.models.base import (
     Finished,
@@ -295,9 +296,7 @@ WHOLE_STREAMS: dict[str, tuple[bytes, dict[str, Any]]] = {
     ),
 }
 NOTHING = {"text": "", "thought": "", "calls": [], "usage": []}
-whole_streams = pytest.mark.parametrize(
-    ("stream", "expected"), WHOLE_STREAMS.values(), ids=list(WHOLE_STREAMS)
-)
+whole_streams = each("stream, expected", WHOLE_STREAMS.values())
 
 
 @whole_streams
@@ -393,7 +392,7 @@ def test_text_of_one_chunk_is_one_event() -> None:
     assert ChatDecoder(ENDPOINT, "m", 0).feed(chunk) == [TextDelta("0123456789")]
 
 
-@pytest.mark.parametrize(
+@each(
     ("reason", "finish"),
     [
         ("stop", "stop"),
@@ -461,7 +460,7 @@ def test_a_surrogate_without_its_other_half_does_not_break_the_stream() -> None:
     assert got["text"] == "a\ufffdbc"
 
 
-@pytest.mark.parametrize(
+@each(
     ("stream", "kind", "problem"),
     [
         (frame({"content": "a"}), "broken_stream", "before the response was complete"),

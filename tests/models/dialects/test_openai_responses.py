@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from support.dialect_responses import check_responses_body
+from support.each import each
 from support.http_server import Answer, events, hanging, raw, serving, status
 from support.providers import open_http
 from tiller_daemon.config import Retry
@@ -117,7 +118,7 @@ def refusal(message: str, code: str | None = None, type_: str = "invalid_request
     return {"error": {"message": message, "type": type_, "param": "x", "code": code}}
 
 
-@pytest.mark.parametrize(
+@each(
     ("status_", "message", "code", "kind", "retryable"),
     [
         (400, "Unsupported parameter: 'temperature'", None, "bad_request", False),
@@ -141,7 +142,7 @@ async def test_every_refusal_says_whose_fault_it_is_and_whether_to_try_again(
     assert message in error.message
 
 
-@pytest.mark.parametrize(
+@each(
     ("answer", "kind", "said"),
     [
         (status(200, b"<html>", Content_Type="text/html"), "bad_request", "text/html instead"),

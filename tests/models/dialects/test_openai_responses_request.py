@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.dialect_responses import check_responses_body, check_responses_input
+from support.each import each
 from support.responses_history import (
     NEWER,
     PIXEL,
@@ -96,7 +97,7 @@ def test_what_came_from_the_provider_goes_back_byte_for_byte_and_in_order() -> N
     assert b",".join((THOUGHT, SEARCH, NEWER)) in body
 
 
-@pytest.mark.parametrize(
+@each(
     "origin",
     [
         Origin("openai_chat", PLACE, "m"),
@@ -182,7 +183,7 @@ def test_a_call_without_a_result_is_given_one() -> None:
     assert "no result" in items[4]["output"]
 
 
-@pytest.mark.parametrize("arguments", ["", "{", "[1]", "3", "null", '"x"', "[" * 100_000])
+@each("arguments", ["", "{", "[1]", "3", "null", '"x"', "[" * 100_000])
 def test_arguments_that_are_no_object_are_sent_as_an_empty_one(arguments: str) -> None:
     """B6: the error result says what was wrong."""
     bad = call(arguments=arguments, state="error", error_kind="invalid", output="no JSON: …")
@@ -375,7 +376,7 @@ def test_a_schema_that_can_be_strict_is(schema: dict[str, Any]) -> None:
     assert is_strict(schema)
 
 
-@pytest.mark.parametrize(
+@each(
     "schema",
     [
         {},

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.each import each
 from support.streams import ENDPOINT, STREAMS, WHOLE, decode, fold, wire_of
 from tiller_daemon.models.base import (
     Finished,
@@ -204,7 +205,7 @@ EXPECTED: dict[str, tuple[list[list[Any]], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@each("name", EXPECTED)
 def test_a_stream_of_every_maker_is_understood(name: str) -> None:
     items, finish = EXPECTED[name]
     got = decode("responses", [STREAMS[f"responses-{name}"]])
@@ -231,7 +232,7 @@ def test_usage_is_told_with_what_was_cached_and_thought() -> None:
     assert answer(COMPLETED)["usage"] is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "kinds"),
     [
         ("openai-web-search", ["reasoning", "web_search_call", "reasoning"]),
@@ -436,7 +437,7 @@ def test_any_interleaving_of_any_pieces_adds_up(
     assert sorted(spoken) == sorted(said.get(0, "") + said.get(1, ""))
 
 
-@pytest.mark.parametrize(
+@each(
     ("stream", "kind", "said"),
     [
         (b"", "broken_stream", "before the response was complete"),

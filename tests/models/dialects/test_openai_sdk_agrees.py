@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
+from support.each import each
 from support.http_server import events, serving
 from support.responses_history import PLACE, items, request
 from support.streams import STREAMS, WHOLE, decode, wire_of
@@ -155,7 +156,7 @@ async def understood(name: str, stream: bytes) -> Sdk:
 AGREED = [n for n in WHOLE if n not in MAKER_ODDITIES and wire_of(n) in ("chat", "responses")]
 
 
-@pytest.mark.parametrize("name", AGREED)
+@each("name", AGREED)
 async def test_the_package_understands_every_stream_as_we_do(name: str) -> None:
     ours = decode(name, [STREAMS[name]])
     assert isinstance(ours, dict)
@@ -168,7 +169,7 @@ async def test_the_package_understands_every_stream_as_we_do(name: str) -> None:
         assert [item[2:4] for item in ours["items"] if item[0] == "call"] == theirs.calls
 
 
-@pytest.mark.parametrize("name", [name for name in AGREED if wire_of(name) == "responses"])
+@each("name", [name for name in AGREED if wire_of(name) == "responses"])
 @pytest.mark.promise("B47")
 async def test_where_the_package_takes_a_cut_stream_for_an_answer_we_do_not(name: str) -> None:
     """It says nothing when the terminal event is missing."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from support.each import each
 from support.http_server import Answer, events, serving
 from support.providers import open_http
 from support.streams import CLIENTS, STREAMS, WHOLE, decode, fold, wire_of
@@ -28,8 +29,8 @@ FAILURES = {
     "responses-openai-rate-limited-fails": "rate_limit",
 }
 
-every_stream = pytest.mark.parametrize("name", STREAMS)
-every_whole_stream = pytest.mark.parametrize("name", WHOLE)
+every_stream = each("name", STREAMS)
+every_whole_stream = each("name", WHOLE)
 
 
 def whole(name: str) -> dict[str, Any]:
@@ -85,7 +86,7 @@ def test_a_stream_cut_at_any_byte_is_an_error_or_whole(name: str) -> None:
     assert errors > len(stream) // 3
 
 
-@pytest.mark.parametrize(("name", "kind"), FAILURES.items())
+@each(("name", "kind"), FAILURES.items())
 def test_a_stream_that_says_that_it_failed_is_that_error(name: str, kind: str) -> None:
     error = decode(name, [STREAMS[name]])
     assert isinstance(error, ModelError)
@@ -97,9 +98,7 @@ def frames(name: str) -> list[bytes]:
     return [frame + b"\n\n" for frame in stream.rstrip(b"\n").split(b"\n\n")]
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in WHOLE if wire_of(name) == "responses" and name not in TOLD_ONCE]
-)
+@each("name", [name for name in WHOLE if wire_of(name) == "responses" and name not in TOLD_ONCE])
 @pytest.mark.promise("B47")
 def test_a_frame_that_is_lost_on_the_way_is_missed_or_does_not_matter(name: str) -> None:
     """Responses say everything again, and so what was lost is added or the stream is broken."""
@@ -126,7 +125,7 @@ async def answer_over_http(name: str, answer: Answer) -> dict[str, Any] | ModelE
 
 
 @every_whole_stream
-@pytest.mark.parametrize("end", [True, False], ids=["ended", "broken-off"])
+@each("end", [True, False])
 @pytest.mark.promise("B47")
 async def test_a_connection_that_ends_anywhere_gives_an_error_or_the_whole_answer(
     name: str,

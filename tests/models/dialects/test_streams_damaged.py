@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from support.damage import meet
+from support.each import each
 from support.streams import STREAMS
 
 MUTATIONS = 60
@@ -17,7 +18,7 @@ MUTATIONS = 60
 SEED = int(os.environ.get("TEST_SEED", "1"))
 
 
-@pytest.mark.parametrize("name", STREAMS)
+@each("name", STREAMS)
 @pytest.mark.promise("B47")
 def test_no_damage_makes_a_decoder_raise_anything_but_a_model_error(name: str) -> None:
     for number in range(MUTATIONS):

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.each import each
 from support.providers import fixed_key
 from tiller_daemon.models.base import ModelError
 from tiller_daemon.models.http.failure import (
@@ -20,7 +21,7 @@ ENDPOINT = Endpoint("local", "http://h/v1", fixed_key(KEY))
 NOW = 1_800_000_000.0
 
 
-@pytest.mark.parametrize(
+@each(
     ("headers", "seconds"),
     [
         ({"retry-after-ms": "250"}, 0.25),
@@ -44,7 +45,7 @@ def test_a_wait_is_read_from_milliseconds_seconds_or_a_date(
     assert retry_after_s(headers, NOW) == seconds
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "seconds"),
     [
         ("Please try again in 11.054s. Visit …", 11.054),

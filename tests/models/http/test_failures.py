@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from models.http.provider_failures import OVERFLOW, Row, error
 from models.http.provider_limits import LIMITS
 from models.http.provider_refusals import REFUSALS
+from support.each import each
 from support.providers import fixed_key
 from tiller_daemon.models.base import ModelError
 from tiller_daemon.models.http.error_body import FIELDS_MAX, ErrorDetails, parse_error_body
@@ -27,7 +28,7 @@ def failure(row: Row, **headers: str) -> ModelError:
     return error_from_response(ENDPOINT, row.status, fields, row.data, NOW)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.kind}: {row.who}")
+@each("row", ROWS)
 @pytest.mark.promise("B46")
 def test_a_failure_has_the_kind_that_its_provider_means(row: Row) -> None:
     found = failure(row)
@@ -67,7 +68,7 @@ def test_the_reason_that_a_gateway_was_told_is_told_on() -> None:
     assert "Provider returned error: prompt is too long: 201266 tokens" in said
 
 
-@pytest.mark.parametrize(
+@each(
     ("headers", "seconds"),
     [
         ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "6m0s"}, 360),
@@ -111,7 +112,7 @@ def test_limits_that_are_used_up_say_when_they_are_whole_again(
     assert retry_after_s(headers, NOW) == seconds
 
 
-@pytest.mark.parametrize(
+@each(
     ("sentence", "seconds"),
     [
         ("Please try again in 1m30s.", 90),

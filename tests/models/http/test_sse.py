@@ -7,6 +7,7 @@ from httpx2 import EventSource, Request, Response
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.each import each
 from tiller_daemon.models.http import sse
 from tiller_daemon.models.http.sse import EventSplitter, EventTooLong
 
@@ -68,8 +69,8 @@ def test_a_last_event_without_a_blank_line_counts() -> None:
     assert split(b"data: a\n\ndata: [DONE]") == [b"a", b"[DONE]"]
 
 
-@pytest.mark.parametrize("empty", ["data:", "data: ", "data", "event: ping\ndata:", ": hi"])
-@pytest.mark.parametrize("other", ["data: a", "event: e\ndata: a"])
+@each("empty", ["data:", "data: ", "data", "event: ping\ndata:", ": hi"])
+@each("other", ["data: a", "event: e\ndata: a"])
 def test_an_event_without_data_is_none(empty: str, other: str) -> None:
     assert split("\n\n".join([other, empty, other, empty, ""]).encode()) == [b"a", b"a"]
 

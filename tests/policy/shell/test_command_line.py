@@ -8,6 +8,7 @@ import shlex
 import pytest
 
 from policy.shell.command_lines import HONEST
+from support.each import each
 from tiller_daemon.policy.shell.command_line import LINE_BYTES_MAX, parse
 
 
@@ -15,7 +16,7 @@ def found(text: str) -> tuple[str, ...]:
     return tuple(command.text for command in parse(text).commands)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "commands"),
     [
         ("ls && rm -rf x", ("ls", "rm -rf x")),
@@ -41,7 +42,7 @@ def test_every_command_of_a_line_is_found(text, commands):
     assert found(text) == commands
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "inner"),
     [
         ("sudo rm x", "rm x"),
@@ -54,7 +55,7 @@ def test_a_wrapper_says_what_it_may_run(text, inner):
     assert inner in [one.text for one in parse(text).commands[-1].inner()]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "name"),
     [("/bin/rm x", "rm"), ("./a/b.sh", "b.sh"), ("$x a", ""), ("'a b' c", ""), ("l? x", "")],
 )
@@ -62,7 +63,7 @@ def test_a_command_has_the_name_of_its_program_if_that_is_certain(text, name):
     assert parse(text).commands[0].name == name
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "writes", "changes"),
     [
         ("a > f", ("f",), ("f",)),
@@ -80,7 +81,7 @@ def test_what_a_line_writes_to_is_found(text, writes, changes):
     assert parse(text).changes == changes
 
 
-@pytest.mark.parametrize("text", ["a < f", "< f a", "{ a; } < f", "b | a < f"])
+@each("text", ["a < f", "< f a", "{ a; } < f", "b | a < f"])
 def test_a_command_that_is_fed_from_a_file_is_known(text):
     assert parse(text).commands[-1].fed
     assert not parse("a | b").commands[-1].fed
@@ -90,7 +91,7 @@ def test_the_names_that_a_line_defines_are_known():
     assert parse("f() { ls; }; function g { pwd; }").functions == {"f", "g"}
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "f() { f | f & }; f",
@@ -109,7 +110,7 @@ def test_a_function_that_may_call_itself_is_not_understood(text):
     assert "may call itself without end" in parse(text).problem
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "f() { ls; }; f | f; g() { f; f; }; g",
@@ -124,7 +125,7 @@ def test_functions_that_end_are_understood(text):
     assert not parse(text).problem
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "ls",
@@ -151,7 +152,7 @@ def test_a_dash_before_a_here_document_is_an_argument(text):
     assert parse(text).commands[0].words[-1].text == "-"
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "ls\n-2>&1",
@@ -188,7 +189,7 @@ def test_a_line_that_parser_and_shell_read_differently_is_not_plain(text):
     assert not parse(text).plain
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     ["$x a", '"$(a)" b', "'git status' x", "'' x", "l? x", "~/x", "{a,b} c"],
 )
@@ -196,7 +197,7 @@ def test_a_line_is_not_plain_when_only_the_run_tells_what_is_run(text):
     assert not parse(text).plain
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     ["sh -c ls", 'sh -c "$x"', "eval ls", "eval $x", "trap ls EXIT", "x=1; ls", "X=1 ls"],
 )
@@ -204,7 +205,7 @@ def test_a_line_that_evaluates_or_sets_something_is_not_plain(text):
     assert not parse(text).plain
 
 
-@pytest.mark.parametrize("sign", ["\u00a0", "\u200b", "\u202e", "\u3000", "\r", "\f", "\0", "\x85"])
+@each("sign", ["\u00a0", "\u200b", "\u202e", "\u3000", "\r", "\f", "\0", "\x85"])
 def test_a_line_with_a_sign_that_nobody_sees_is_not_plain(sign):
     assert not parse(f"ls{sign} x").plain
     assert not parse(f"ls x{sign}y").plain
@@ -224,7 +225,7 @@ def test_a_long_or_deep_text_is_answered_at_once_with_a_problem():
         assert not parse(text).plain
 
 
-@pytest.mark.parametrize("text", ["", "# nothing", "ls &&", "a ; ; b", "'"])
+@each("text", ["", "# nothing", "ls &&", "a ; ; b", "'"])
 def test_a_line_that_holds_no_command_or_is_cut_has_a_problem(text):
     assert parse(text).problem
 

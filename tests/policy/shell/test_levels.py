@@ -8,6 +8,7 @@ from policy.questions import labelled
 from policy.shell.attack_lines import ATTACKS, Attack
 from policy.shell.bypasses_of_working import HELD_BYPASSES
 from policy.shell.command_lines import BYPASSES, HONEST, HONEST_RULES
+from support.each import each
 from tiller_daemon.policy.rules import BUILT_IN
 from tiller_daemon.policy.shell.levels import (
     LineVerdict,
@@ -76,7 +77,7 @@ def test_a_narrow_rule_lets_no_line_leave_that_it_does_not_cover():
     assert loose <= {*COVERED, "git status", "ls > /dev/tty"}
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
+@each("attack", ATTACKS)
 def test_each_line_of_the_attack_is_held_by_what_it_says(attack: Attack):
     rules = [Rule("bash", pattern, "allow") for pattern in NARROW]
     found = judged(attack.text, *rules)
@@ -141,7 +142,7 @@ def test_the_deciding_command_and_rule_are_named(text, rules, most):
     assert found.rule is None or found.rule.action == found.action
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "needed"),
     [
         ("git status --short && ls | head", READ_ONLY),
@@ -161,7 +162,7 @@ def test_what_a_line_seems_to_do_says_where_it_has_to_run(text, needed):
     assert seems_to_read(text) == (needed == READ_ONLY)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "rule", "level"),
     [
         ("git push", "git push *", SESSION),
@@ -179,7 +180,7 @@ def test_a_rule_lets_a_line_do_more_when_it_covers_all_of_it(text, rule, level):
     assert (found.action, found.level) == ("allow", level)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "git push; grep x f",
@@ -198,7 +199,7 @@ def test_a_rule_for_a_part_of_a_line_is_none_for_the_line(text):
     assert judged(text, Rule("bash", "git push*", "allow")).action == "ask"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "rules", "action"),
     [
         ("pytest", [Rule("sandboxed", "*", "ask")], "ask"),
@@ -225,7 +226,7 @@ def test_a_rule_for_the_build_sandbox_is_nothing_where_there_is_none(most):
     assert judged("rm x", Rule("sandboxed", "*", "allow"), most=most).action == "ask"
 
 
-@pytest.mark.parametrize("text", ["ls", "pwd", "echo x", "x=1", "[[ -v 'a[$(rm x)]' ]]", "pytest"])
+@each("text", ["ls", "pwd", "echo x", "x=1", "[[ -v 'a[$(rm x)]' ]]", "pytest"])
 def test_every_line_asks_where_no_sandbox_works(text):
     assert judged(text, most=None).action == "ask"
 
@@ -235,7 +236,7 @@ def test_what_builds_asks_where_only_reading_can_be_held():
     assert judged("ls", most=READ_ONLY).action == "allow"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "pattern", "leaves"),
     [
         ("git push origin main", "git push*", True),

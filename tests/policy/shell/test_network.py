@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from policy.questions import labelled
 from policy.shell.attack_lines import ATTACKS
+from support.each import each
 from tiller_daemon.config import LastingRule
 from tiller_daemon.policy.rules import decide, grants, patterns_for_always
 from tiller_daemon.policy.shell.command_line import parse
@@ -64,7 +65,7 @@ def test_most_of_what_needs_it_asks_for_it():
     assert len(silent) / len(needing) <= 1 - KNOWN_SHARE, silent
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "action"),
     [
         ("rsync -a a/ b/", "deny"),
@@ -142,7 +143,7 @@ def test_a_rule_of_the_configuration_is_about_the_network_only():
     assert decide((need,), strict, "ask").action == "deny"
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "patterns"),
     [
         ("npm install x", ("npm install *",)),

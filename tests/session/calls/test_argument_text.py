@@ -2,11 +2,12 @@
 
 import pytest
 
+from support.each import each
 from tiller_daemon.session.calls.arguments import BadArguments, decode_arguments
 from tiller_daemon.tools.commands.bash import BASH
 
 
-@pytest.mark.parametrize("half", [r"\ud83d", r"\ud83d is", r"\ude00", r"\uDBFF\n"])
+@each("half", [r"\ud83d", r"\ud83d is", r"\ude00", r"\uDBFF\n"])
 def test_half_a_surrogate_pair_is_named(half: str) -> None:
     with pytest.raises(BadArguments, match="half a surrogate pair, which is not a character"):
         decode_arguments(BASH, f'{{"command": "echo {half}"}}')

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from support.each import each
 from support.granting import granted_by_always
 from tiller_daemon.policy.rules import BUILT_IN, decide, evaluate
 from tiller_daemon.sandbox.level import SandboxLevel
@@ -171,7 +172,7 @@ def test_without_a_sandbox_every_command_that_is_not_confined_needs_permission(s
         assert all(requirement.permission == "unsandboxed" for requirement in found)
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "asks"),
     [
         (".git/hooks/pre-commit", True),

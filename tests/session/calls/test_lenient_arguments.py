@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from support.each import each
 from tiller_daemon.models.dialects.rendering import usable_arguments
 from tiller_daemon.session.calls.arguments import BadArguments, decode_arguments
 from tiller_daemon.tools.base import Tool, nothing_required
@@ -84,8 +85,8 @@ MENDED: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("arguments", [Arguments, SCHEMA], ids=["struct", "schema"])
-@pytest.mark.parametrize(("given", "meant"), MENDED)
+@each("arguments", [Arguments, SCHEMA])
+@each(("given", "meant"), MENDED)
 def test_what_was_meant_is_read(arguments: Any, given: Any, meant: Any) -> None:
     whole = {"command": "true", **given}
     expected = decoded(arguments, msgspec.json.encode({"command": "true", **meant}).decode())
@@ -100,8 +101,8 @@ def test_an_enumeration_and_an_unknown_type_say_what_is_meant() -> None:
     assert decoded(SCHEMA, given) == {"command": "x", "level": 2, "any": None}
 
 
-@pytest.mark.parametrize("arguments", [Arguments, SCHEMA], ids=["struct", "schema"])
-@pytest.mark.parametrize(
+@each("arguments", [Arguments, SCHEMA])
+@each(
     "text",
     [
         '{"command": null}',

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from support.each import each
 from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_daemon.session.calls.command_paths import (
     further_requirements,
@@ -212,7 +213,7 @@ async def test_what_is_too_large_to_show_is_refused(
     assert not asked.requests
 
 
-@pytest.mark.parametrize(
+@each(
     "said",
     [
         "Read-only file system",

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from support.delegating import SCOUT, calls, linked, says, snapshot, sub_agents, task_calls
+from support.each import each
 from support.narrowing import of_kind
 from tiller_daemon.config import Agent
 from tiller_daemon.models.scripted import CallPart, HangPart, Script, ScriptStep, WaitPart
@@ -21,7 +22,7 @@ from tiller_protocol.settings import Rule, TurnOverrides
 AGENTS = ("scout", "worker", "read-me")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "agents"),
     [
         ("@scout find it", ("scout",)),

@@ -14,6 +14,7 @@ from msgspec import structs
 from sim.deterministic import run_from_seed
 from sim.stores import Stores
 from support.delegating import SCOUT, WORKER, calls, says, snapshot, sub_agents, task_calls
+from support.each import each
 from support.world import World
 from tiller_daemon.config import Agent
 from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart, WaitPart
@@ -98,7 +99,7 @@ def test_a_scope_has_no_place_within_another_and_covers_what_was_named(names: li
 _NO = Path("/")
 
 
-@pytest.mark.parametrize(
+@each(
     ("one", "other"),
     [
         ("Makefile", "makefile"),

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.each import each
 from support.pictures import picture
 from tiller_daemon.tools.base import ToolFailure
 from tiller_daemon.tools.editing.patch_format import BadPatch, parse_patch
@@ -183,7 +184,7 @@ async def test_nothing_but_text_is_patched(bench):
     assert "is a directory" in await refused(bench, "*** Add File: .\n+a\n")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "refusal"),
     [
         ("", "first line of a patch is `*** Begin Patch`, not ``"),

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from support.each import each
 from tiller_daemon.tools.base import ToolFailure
 from tiller_daemon.tools.editing.substitute_lines import substitute_lines
 from tiller_daemon.tools.encoding import decode_text
@@ -50,7 +51,7 @@ def test_nothing_but_the_changed_line_changes(before, after, block, depths, ends
     assert done.line == before.count(b"\n") + 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "old", "new", "after"),
     [
         ("    a\n    b\n", "a\nb\n", "a\nc\n  d\n", "    a\n    c\n      d\n"),
@@ -68,7 +69,7 @@ def test_new_lines_are_indented_as_the_file_is(data, old, new, after):
     assert done.data.decode() == after
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "old", "new"),
     [
         ("\ta\n", " a", "   b"),  # which tabs three blanks are is unknown

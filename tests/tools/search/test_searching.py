@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.each import each
 from tiller_daemon.tools import ls as ls_module
 from tiller_daemon.tools.base import ToolFailure
 from tiller_daemon.tools.search import glob as glob_module
@@ -165,7 +166,7 @@ async def test_a_search_shows_names_and_lines_that_are_no_text(bench):
     assert (await bench.call("glob", pattern="caf*")).output == "caf\ufffd.txt"
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "fits", "not_fits"),
     [
         ("*.py", "a.py src/a.py .a.py", "a.pyc py"),

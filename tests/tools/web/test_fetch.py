@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.certificates import certificate
+from support.each import each
 from support.http_server import raw, serving, status, wait_closed
 from support.pdfs import pdf
 from support.proxy import proxying
@@ -261,7 +262,7 @@ async def test_a_redirect_to_another_port_of_the_host_is_not_followed(near):
     assert other.connections == 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("one", "other", "same"),
     [
         ("http://h/a", "http://h/b", True),
@@ -376,7 +377,7 @@ async def test_where_clouds_tell_machines_their_secrets_is_not_asked(bench, addr
     )
 
 
-@pytest.mark.parametrize(
+@each(
     "address",
     [
         "1.1.1.1", "93.184.215.14", "168.63.129.15", "192.0.1.1", "192.31.196.1", "223.255.255.255",
