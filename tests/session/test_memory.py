@@ -14,6 +14,7 @@ from tiller_daemon.mcp.servers import OfferedTools
 from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart
 from tiller_daemon.session.actor import Session
 from tiller_daemon.session.loaded_sessions import UNLOAD_AFTER_S, UNLOAD_CHECK_S
+from tiller_daemon.session.sub_agents.owner import Owner
 from tiller_daemon.session.turns.active_turn import ActiveTurn
 from tiller_protocol.lending import LentServer, SessionLend
 from tiller_protocol.ops import Interrupt, SessionDelete
@@ -45,7 +46,7 @@ async def test_a_turn_is_freed_when_it_has_ended(autojump_clock, start, alive):
         await world.say(session_id, "go")
         await world.ended(session_id, number)
     await trio.sleep(100)
-    assert alive(ActiveTurn) == 0
+    assert (alive(ActiveTurn), alive(Owner)) == (0, 0)
 
 
 @pytest.mark.promise("G12")
@@ -57,7 +58,7 @@ async def test_a_turn_is_freed_when_it_was_interrupted(autojump_clock, start, al
     await world.must(Interrupt(session_id))
     await world.ended(session_id)
     await trio.sleep(100)
-    assert alive(ActiveTurn) == 0
+    assert (alive(ActiveTurn), alive(Owner)) == (0, 0)
 
 
 @pytest.mark.promise("G12")
@@ -76,7 +77,7 @@ async def test_the_turn_of_a_sub_agent_is_freed_with_that_of_its_owner(
     assert (await world.ended(session_id)).last_message == "done"
     assert len(world.published) == 3
     await trio.sleep(100)
-    assert alive(ActiveTurn) == 0
+    assert (alive(ActiveTurn), alive(Owner)) == (0, 0)
     nursery.cancel_scope.cancel()
 
 

@@ -64,7 +64,7 @@ def revoke_session_rule(state: SessionState, op: RuleRevoke, pending: PendingSub
     left = tuple(one for one in rules if one != rule)
     state.put(pending, SessionConfigured(structs.replace(snapshot.settings, permissions=left)))
     if state.turn:
-        state.turn.revoke(rule)
+        state.turn.owner.revoke(rule)
 
 
 def _keep_rules(services: Services, workspace: str, rules: tuple[Rule, ...], client: str) -> None:

@@ -15,7 +15,7 @@ from tiller_daemon.session.requests import OpenRequests
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.session_parts import SessionParts
 from tiller_daemon.session.sub_agents.background_tasks import BackgroundTask, BackgroundTasks
-from tiller_daemon.session.sub_agents.delegation import Sessions
+from tiller_daemon.session.sub_agents.sessions import Sessions
 from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
 from tiller_daemon.session.turns.active_turn import ActiveTurn
 from tiller_daemon.session.turns.title import WantedTitle
@@ -124,7 +124,7 @@ class SessionState:
         settings = with_grants(self.outbox.fold_pending().settings, rules)
         self.outbox.put(SessionConfigured(settings))
         if self.turn:
-            self.turn.grant(rules)
+            self.turn.owner.grant(rules)
         self.tasks.reconsider()
 
     def reconsider(self) -> None:

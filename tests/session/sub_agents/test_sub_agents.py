@@ -26,7 +26,7 @@ from tiller_daemon.models.scripted import (
     ScriptStep,
     WaitPart,
 )
-from tiller_daemon.session.sub_agents.delegation import DEPTH_MAX
+from tiller_daemon.session.sub_agents.sub_agent_run import DEPTH_MAX
 from tiller_protocol.events import (
     ItemDelta,
     RequestOpened,

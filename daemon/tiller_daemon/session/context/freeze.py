@@ -23,8 +23,7 @@ from tiller_daemon.session.context.read_access import own_rules
 from tiller_daemon.session.context.system_prompt import build_system_prompt
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.sub_agents.agents import DEFAULT_AGENT, choose_agent, list_agents
-from tiller_daemon.session.sub_agents.delegation import DEPTH_MAX
-from tiller_daemon.session.sub_agents.sub_agent_run import Inherited
+from tiller_daemon.session.sub_agents.sub_agent_run import DEPTH_MAX, Inherited
 from tiller_daemon.tools.base import Tool
 from tiller_daemon.tools.suggestions import did_you_mean
 from tiller_daemon.turn.budget import Spent

@@ -17,7 +17,7 @@ from tiller_daemon.session.background.listing import listed_with, lost_entries, 
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.requests import Reply
 from tiller_daemon.session.sub_agents.report import report_of
-from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
+from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun, spent_by
 from tiller_daemon.tools.base import BackgroundReport, ToolFailure, ToolResult
 from tiller_daemon.tools.write_scope import WriteScope
 from tiller_daemon.turn.budget import Spent
@@ -265,10 +265,8 @@ class BackgroundTasks:
 
     def spent(self) -> Spent:
         """Return the spending of all background sub-agents since the session was loaded."""
-        total = self._spent_by_ended
-        for task in self._tasks.values():
-            total = total.plus(task.run.spent() if task.run else Spent())
-        return total
+        runs = (task.run for task in self._tasks.values() if task.run)
+        return self._spent_by_ended.plus(spent_by(runs))
 
     async def _wait(self, task: BackgroundTask, run: SubAgentRun) -> None:
         try:

@@ -4,6 +4,7 @@ Rules, budget and interrupts go down to the sub-agent; requests, grants and spen
 owner. `delegation` starts the turns and reports their results.
 """
 
+from collections.abc import Iterable
 from typing import Protocol
 
 import trio
@@ -12,7 +13,7 @@ from msgspec import Struct, structs
 from tiller_daemon.session.background.claims import Claims
 from tiller_daemon.session.requests import Reply
 from tiller_daemon.turn.budget import Spent
-from tiller_daemon.turn.context import Permissions, TurnContext
+from tiller_daemon.turn.context import Permissions
 from tiller_protocol.events import (
     AnyBody,
     HistoryCompacted,
@@ -23,7 +24,10 @@ from tiller_protocol.events import (
 )
 from tiller_protocol.items import Request, SubAgent, ToolCall, Usage
 from tiller_protocol.settings import Budget, Rule
-from tiller_protocol.turns import OpenTurn, add_cost
+from tiller_protocol.turns import add_cost
+
+DEPTH_MAX = 3
+"""How deep sub-agents may be nested; at this depth the tool `task` is no longer offered."""
 
 SHOWN_CALLS_MAX = 500
 """How many calls of a sub-agent are shown as live output of the `task` call."""
@@ -84,20 +88,6 @@ class Principal(Protocol):
 
     def grant_from_sub_agent(self, rules: tuple[Rule, ...]) -> None:
         """Apply the rules that the user granted to a sub-agent to the whole session."""
-        ...
-
-
-class Owner(Principal, Protocol):
-    """The turn whose calls start sub-agents."""
-
-    context: TurnContext
-
-    def open_turn(self) -> OpenTurn:
-        """Return the turn's totals so far, sub-agents included."""
-        ...
-
-    def elapsed_s(self) -> float:
-        """Return how many seconds the turn has worked."""
         ...
 
 
@@ -216,6 +206,14 @@ class SubAgentRun:
         if self._attached and self._calls_shown <= SHOWN_CALLS_MAX:
             line = f"{self._names.get(update.item_id, '')} {update.title}".strip()
             self.owner.show_call(self.item_id, line)
+
+
+def spent_by(runs: Iterable[SubAgentRun]) -> Spent:
+    """Return the spending of several sub-agents."""
+    total = Spent()
+    for run in runs:
+        total = total.plus(run.spent())
+    return total
 
 
 def _plus(totals: SubAgent, more: SubAgent) -> SubAgent:

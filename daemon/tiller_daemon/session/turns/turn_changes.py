@@ -78,7 +78,7 @@ class TurnChanges:
         self._session_id = session_id
         self._warn = warn
         self._told = told
-        self._limits = limits
+        self.limits = limits
         self._taking = trio.Lock()
         self._earlier: _Earlier | None = None
         self._begun_ns = self._ended_ns = 0
@@ -114,7 +114,7 @@ class TurnChanges:
 
     async def _look(self, snapshots: Snapshots) -> None:
         # If this is cancelled, the call does not begin, so there is nothing to compare.
-        claims = self._limits.claims
+        claims = self.limits.claims
         claimed, scopes = claims.mark(), tuple(one.scope for one in claims.current)
         began_s = trio.current_time()
         self._earlier = None
@@ -186,12 +186,12 @@ class TurnChanges:
         )
 
     def _within(self) -> tuple[str, ...]:
-        scope = self._limits.scope
+        scope = self.limits.scope
         return () if scope is None or WHOLE in scope.names else scope.names
 
     def _without(self, earlier: _Earlier) -> tuple[str, ...]:
         """Return all places that were claimed at any time since the earlier snapshot."""
-        scopes = (*earlier.scopes, *self._limits.claims.since(earlier.claimed))
+        scopes = (*earlier.scopes, *self.limits.claims.since(earlier.claimed))
         return tuple(dict.fromkeys(name for scope in scopes for name in scope.names))
 
     async def _take(self, snapshots: Snapshots, *, left_out: bool = False) -> Taken | None:
