@@ -303,18 +303,17 @@ class Sandboxes:
         )
         if level is SandboxLevel.READ_ONLY:
             return structs.replace(reading, network=policy.network and policy.mode == "read_only")
-        is_build = level is SandboxLevel.BUILD
         inside = self._writable(policy, root) if scope is None else tuple(_in_place(scope))
         # Otherwise git would stop halfway, at the first file beside the workspace.
         whole = (self.shown_top(root),) if git_use == "work_tree" else ()
         inside, data = (*inside, *whole), git_data(git, nested) if git_use else ()
+        is_build = level is SandboxLevel.BUILD
         has_home = self._home.is_relative_to(root)  # Its caches may be written anyway.
         named = [*kept_entries(root, is_build=is_build, git_use=git_use), *self._protected()]
         named += kept_of_git(git, nested, git_use)
         # Only real places are mounted, as a path may lead anywhere through links.
-        real = list(map(Path, map(os.path.realpath, named)))
-        kept = set(_inside(real, inside, data))
-        kept = {path for path in kept - {*inside, *data} if os.path.lexists(path)}
+        real = [Path(os.path.realpath(path)) for path in named]
+        kept = {*filter(os.path.lexists, _inside(real, inside, data))}.difference(inside, data)
         return structs.replace(
             reading,
             writable=(*inside, *(one for one in data if _needs_mount(one, inside, kept))),
