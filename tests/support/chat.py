@@ -217,7 +217,7 @@ class ChatTerminal:
     async def until(self, wanted: Callable[[], object]) -> None:
         """Read until `wanted` returns true after a complete frame."""
         with trio.move_on_after(TIMEOUT_S):
-            while not wanted() or self.written.rfind(BEGIN) > self.written.rfind(END):
+            while self.written.rfind(BEGIN) > self.written.rfind(END) or not wanted():
                 if not await self.read():
                     break
         assert wanted(), self.text

@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import sys
 from collections import Counter
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -65,7 +66,8 @@ def count_statement(statement: str) -> None:
 def report(*_: object) -> None:
     """Write the counts to their file, in one step."""
     while connections:
-        connections.pop().set_trace_callback(count_statement)
+        with suppress(sqlite3.ProgrammingError):  # closed already, after one look at the log
+            connections.pop().set_trace_callback(count_statement)
     counts["context switches"] = _context_switches()
     place = Path(os.environ["TILLER_COUNTS"])
     draft = place.with_suffix(".new")

@@ -30,8 +30,7 @@ from tiller_daemon.session.state import (
     SubAgentPrompt,
 )
 from tiller_daemon.session.sub_agents.background_tasks import BackgroundTask
-from tiller_daemon.session.sub_agents.sessions import Sessions
-from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
+from tiller_daemon.session.sub_agents.sub_agent_run import Sessions, SubAgentRun
 from tiller_daemon.session.turns.active_turn import ActiveTurn
 from tiller_daemon.session.turns.resuming import resume
 from tiller_daemon.store.base import LogError

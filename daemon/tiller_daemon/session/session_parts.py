@@ -8,7 +8,7 @@ from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.requests import OpenRequests
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.sub_agents.background_tasks import BackgroundTasks
-from tiller_daemon.session.sub_agents.sessions import Sessions
+from tiller_daemon.session.sub_agents.sub_agent_run import Sessions
 from tiller_daemon.tools.base import FileVersions
 
 

@@ -15,8 +15,7 @@ from tiller_daemon.session.requests import OpenRequests
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.session_parts import SessionParts
 from tiller_daemon.session.sub_agents.background_tasks import BackgroundTask, BackgroundTasks
-from tiller_daemon.session.sub_agents.sessions import Sessions
-from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
+from tiller_daemon.session.sub_agents.sub_agent_run import Sessions, SubAgentRun
 from tiller_daemon.session.turns.active_turn import ActiveTurn
 from tiller_daemon.session.turns.title import WantedTitle
 from tiller_daemon.store.base import SubmissionRow

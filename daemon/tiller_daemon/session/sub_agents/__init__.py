@@ -2,7 +2,7 @@
 
 `agents.py` finds agents by name. `delegation.py` starts a sub-agent for a `task` call,
 `sub_agent_run.py` links the sub-agent to the call, and `report.py` makes the call's result.
-`owner.py` is the owner's end of this link. `sessions.py` describes the sessions of sub-agents.
+`owner.py` is the owner's end of this link.
 `background_tasks.py` manages sub-agents that outlive the turn.
 
 A `task` call starts a sub-agent, which is a turn of a separate session. The prompt, and a

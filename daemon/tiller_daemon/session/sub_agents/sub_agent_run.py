@@ -23,7 +23,8 @@ from tiller_protocol.events import (
     TurnEnded,
 )
 from tiller_protocol.items import Request, SubAgent, ToolCall, Usage
-from tiller_protocol.settings import Budget, Rule
+from tiller_protocol.settings import Budget, Rule, Settings, TurnOverrides
+from tiller_protocol.snapshot import Snapshot
 from tiller_protocol.turns import add_cost
 
 DEPTH_MAX = 3
@@ -224,3 +225,30 @@ def _plus(totals: SubAgent, more: SubAgent) -> SubAgent:
         usage=totals.usage.plus(more.usage),
         cost=add_cost(totals.cost, more.cost),
     )
+
+
+class OwnedSession(Protocol):
+    """The session of a sub-agent."""
+
+    snapshot: Snapshot
+    """The session's current state."""
+
+    async def run_sub_agent(
+        self, sub_agent_run: SubAgentRun, prompt: str, overrides: TurnOverrides
+    ) -> None:
+        """Start the sub-agent's turn; raises `RejectionError`."""
+        ...
+
+
+class Sessions(Protocol):
+    """Creates and finds the sessions of sub-agents."""
+
+    async def create_owned(
+        self, workspace: str, settings: Settings, owner_id: str, item_id: str
+    ) -> OwnedSession:
+        """Create a session for a sub-agent; raises `LogError`."""
+        ...
+
+    async def find_owned(self, session_id: str, owner_id: str) -> OwnedSession:
+        """Find the session of an earlier sub-agent; raises `RejectionError` or `LogError`."""
+        ...
