@@ -7,6 +7,8 @@ all lines.
 import os
 import random
 import sys
+from collections import Counter
+from functools import cache
 
 import pytest
 
@@ -25,23 +27,25 @@ SEED = int(os.environ.get("TEST_SEED", "20261122"))
 SAMPLE = 75
 """Number of lines for each user; they take about 15 s."""
 
-ATTACKING = unasked(attack.text for attack in ATTACKS)
-LINES = unasked(
-    [
-        *(
-            one.text
-            for name in ("agent_commands.txt", "script_lines.txt")
-            for one in labelled(name)
-        ),
-        *(*BYPASSES, *HELD_BYPASSES, *HONEST),
+
+@cache
+def lines_attacking() -> list[Line]:
+    return unasked(attack.text for attack in ATTACKS)
+
+
+@cache
+def lines_of_people() -> list[Line]:
+    texts = [
+        one.text for name in ("agent_commands.txt", "script_lines.txt") for one in labelled(name)
     ]
-)
+    return unasked([*texts, *BYPASSES, *HELD_BYPASSES, *HONEST])
 
 
 def test_there_are_enough_lines_to_mean_something() -> None:
-    assert sum(line.level is SandboxLevel.READ_ONLY for line in LINES) >= 1_500
-    assert sum(line.level is SandboxLevel.BUILD for line in LINES) >= 300
-    assert len(ATTACKING) >= 25
+    levels = Counter(line.level for line in lines_of_people())
+    assert levels[SandboxLevel.READ_ONLY] >= 1_500
+    assert levels[SandboxLevel.BUILD] >= 300
+    assert len(lines_attacking()) >= 25
 
 
 async def run_all(lines: list[Line], who: str) -> None:
@@ -58,8 +62,8 @@ async def run_all(lines: list[Line], who: str) -> None:
 @pytest.mark.nightly
 @pytest.mark.promise("B38")
 async def test_whatever_runs_unasked_stays_in_its_sandbox(who: str) -> None:
-    builds = [line for line in LINES if line.level is SandboxLevel.BUILD]
-    reads = [line for line in LINES if line.level is SandboxLevel.READ_ONLY]
+    builds = [line for line in lines_of_people() if line.level is SandboxLevel.BUILD]
+    reads = [line for line in lines_of_people() if line.level is SandboxLevel.READ_ONLY]
     choose = random.Random(f"{SEED}-{who}")
     chosen = [*choose.sample(reads, SAMPLE * 2 // 3), *choose.sample(builds, SAMPLE // 3)]
     await run_all(chosen, who)
@@ -69,7 +73,7 @@ async def test_whatever_runs_unasked_stays_in_its_sandbox(who: str) -> None:
 @pytest.mark.parametrize("who", WHO)
 @pytest.mark.promise("B38")
 async def test_no_line_of_the_attack_gets_out(who: str) -> None:
-    await run_all(ATTACKING, who)
+    await run_all(lines_attacking(), who)
 
 
 async def test_the_tools_of_the_hostile_workspace_do_get_out_where_nothing_holds_them() -> None:

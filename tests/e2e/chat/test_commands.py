@@ -76,10 +76,11 @@ async def test_usual_names_of_commands_work(
     chat.press("/permissions\r")
     await chat.shows("there are no rules")
     await chat.until(lambda: READY in chat.rows[chat.cursor[0]])
-    chat.press("/undo\r")
-    await chat.sees("go back to the point before")
-    chat.press("\x1b")
-    await chat.until(lambda: "go back to" not in chat.screen)
+    for name in ("/undo", "/revert", "/rewind"):
+        chat.press(f"{name}\r")
+        await chat.sees("go back to the point before")
+        chat.press("\x1b")
+        await chat.until(lambda: "go back to" not in chat.screen)
     for name, words in (
         ("/init", INIT),
         ("/review the tests", "Review the tests."),
