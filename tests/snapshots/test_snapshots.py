@@ -1,11 +1,14 @@
 """Snapshots of real directories by the real git: what they store, what not, and going back."""
 
 import contextlib
+import ctypes
 import hashlib
 import itertools
 import os
 import shutil
 import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -234,6 +237,46 @@ async def test_nothing_of_the_project_is_run_or_touched(
     assert (workspace / "a").read_text() == "1"
     assert all_bytes(workspace / ".git") == its_own
     assert not (tmp_path / "sprung").exists()
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux exchanges two names at once")
+async def test_no_snapshot_follows_a_link_that_takes_the_place_of_a_file(
+    snapshots: Snapshots, workspace: Path, tmp_path: Path
+):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("what lies outside\n")
+    (workspace / "d").mkdir()
+    (workspace / "d" / "secret").write_text("what lies inside.\n")
+    (workspace / "d.link").symlink_to(outside)
+    (workspace / "f").write_text("what lies inside.\n")
+    (workspace / "f.link").symlink_to(outside / "secret")
+    ended = threading.Event()
+
+    def exchange_names() -> None:
+        renameat2 = ctypes.CDLL(None).renameat2
+        while not ended.is_set():
+            for name in (b"d", b"f"):
+                path = os.fsencode(workspace) + b"/" + name
+                renameat2(-100, path, -100, path + b".link", 2)
+
+    thread = threading.Thread(target=exchange_names)
+    thread.start()
+    try:
+        for number in range(300):
+            (workspace / "other").write_text(str(number))
+            with contextlib.suppress(SnapshotProblem):
+                await take(snapshots, workspace)
+    finally:
+        ended.set()
+        thread.join()
+    (store,) = (tmp_path / "s").glob("*.git")
+    kept = subprocess.run(  # noqa: ASYNC221
+        ["git", "cat-file", "--batch-all-objects", "--batch"], cwd=store, capture_output=True
+    )
+    assert b"what lies inside" in kept.stdout
+    assert b"what lies outside" not in kept.stdout
 
 
 async def test_a_workspace_inside_of_a_project_heeds_the_ignore_files_above_it(

@@ -57,7 +57,7 @@ class PinnedDirectory:
 
     def state(self, path: bytes) -> os.stat_result:
         """Return the state of a file; raises `OSError`."""
-        parent, name = self._parent(path)
+        parent, name = self.parent(path)
         return os.stat(name, dir_fd=parent, follow_symlinks=False)
 
     def open_regular(self, path: bytes) -> int:
@@ -65,12 +65,15 @@ class PinnedDirectory:
 
         Raises `OSError` and `PathProblem`.
         """
-        parent, name = self._parent(path)
+        parent, name = self.parent(path)
         shown = os.fsdecode(path)
         return open_regular_in(parent, name, Location(Path(shown), True, printable(shown)))  # noqa: FBT003
 
-    def _parent(self, path: bytes) -> tuple[int, str]:
-        """Return the descriptor of a path's directory, open until the next call, and the name."""
+    def parent(self, path: bytes) -> tuple[int, str]:
+        """Return the descriptor of a path's directory, open until the next call, and the name.
+
+        Raises `OSError`.
+        """
         directory, _, name = path.rpartition(b"/")
         if name in _NO_NAMES:
             raise NotADirectoryError

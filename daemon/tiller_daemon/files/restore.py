@@ -152,19 +152,31 @@ def _current_entry(parent: int, name: str) -> GitEntry | None:
         state = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    if stat.S_ISLNK(state.st_mode):
-        return GitEntry(LINK, blob_id(os.readlink(os.fsencode(name), dir_fd=parent)))
     if stat.S_ISDIR(state.st_mode):
         for _ in _walk_directories(parent, name):
             pass
         return None
-    if not stat.S_ISREG(state.st_mode) or state.st_size > FILE_BYTES_MAX:
-        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-    how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with os.fdopen(os.open(name, how, dir_fd=parent), "rb") as stream:
-        mode = EXECUTABLE if state.st_mode & stat.S_IXUSR else PLAIN
-        # If the file has grown too large since, its id still matches no stored content.
-        return GitEntry(mode, blob_id(stream.read(FILE_BYTES_MAX + 1)))
+    mode, content = read_entry(parent, name)
+    return GitEntry(mode, blob_id(content))
+
+
+def read_entry(parent: int, name: str) -> tuple[int, bytes]:
+    """Return git's mode and the content of a file or link in an open directory; follow no link.
+
+    Raises `OSError`, also for anything else and for a file of more than `FILE_BYTES_MAX`.
+    """
+    state = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    if stat.S_ISLNK(state.st_mode):
+        return LINK, os.readlink(os.fsencode(name), dir_fd=parent)
+    if stat.S_ISREG(state.st_mode):
+        how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        with os.fdopen(os.open(name, how, dir_fd=parent), "rb") as stream:
+            state = os.fstat(stream.fileno())
+            if stat.S_ISREG(state.st_mode) and state.st_size <= FILE_BYTES_MAX:
+                content = stream.read(FILE_BYTES_MAX + 1)
+                if len(content) <= FILE_BYTES_MAX:
+                    return EXECUTABLE if state.st_mode & stat.S_IXUSR else PLAIN, content
+    raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 
 
 def _walk_directories(

@@ -8,9 +8,11 @@ snapshot before the step's first call that may write, and another after the step
 are stored in the daemon's own git directory for the workspace. Their difference becomes a `patch`
 item.
 
-git takes all snapshots (`taking.py`). If nothing has changed, one process compares the stamps in
-git's index with the files. The first snapshot of a step begins as soon as the response contains a
-call that may write, so the call rarely waits for it.
+git tells which files have changed (`taking.py`): one process compares the stamps in its index with
+the files. The daemon reads these files itself, through descriptors that follow no link
+(`blobs.py`), because git would follow a link that a command puts in a file's place meanwhile. The
+first snapshot of a step begins as soon as the response contains a call that may write, so the call
+rarely waits for it.
 
 A revert may only change what is known to be the work of the step's calls. The patch therefore names
 changes that may have another origin (`unknown`), and a revert leaves them alone (`origins.py`):

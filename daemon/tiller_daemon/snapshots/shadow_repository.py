@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import trio
 
@@ -128,7 +128,7 @@ class ShadowRepository:
     async def run(
         self,
         *arguments: str,
-        stdin: bytes = b"",
+        stdin: bytes | BinaryIO = b"",
         on_files: bool = False,
         timeout_s: float = GIT_S_MAX,
     ) -> bytes:
@@ -144,7 +144,7 @@ class ShadowRepository:
         try:
             process = await trio.lowlevel.open_process(
                 [program, *arguments],
-                stdin=subprocess.PIPE,
+                stdin=subprocess.PIPE if isinstance(stdin, bytes) else stdin,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=directory,
@@ -230,18 +230,17 @@ def _ensure_content(path: Path, text: str) -> None:
         file.write(content)
 
 
-async def _communicate(process: trio.Process, stdin: bytes) -> tuple[bytes, bytes]:
-    """Send a process its input, and return its output and errors."""
-    assert process.stdin
+async def _communicate(process: trio.Process, stdin: bytes | BinaryIO) -> tuple[bytes, bytes]:
+    """Send a process its input unless that is a file; return its output and errors."""
     assert process.stdout
     assert process.stderr
     errors = bytearray()
     output = bytearray()
 
-    async def give(stream: trio.abc.SendStream) -> None:
+    async def give(stream: trio.abc.SendStream, data: bytes) -> None:
         # git may end before it has read everything.
         with suppress(trio.BrokenResourceError):
-            await stream.send_all(stdin)
+            await stream.send_all(data)
         await stream.aclose()
 
     async def complain(stream: trio.abc.ReceiveStream) -> None:
@@ -249,7 +248,8 @@ async def _communicate(process: trio.Process, stdin: bytes) -> tuple[bytes, byte
             errors.extend(piece[: ERROR_BYTES_MAX - len(errors)])
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(give, process.stdin)
+        if process.stdin and isinstance(stdin, bytes):
+            nursery.start_soon(give, process.stdin, stdin)
         nursery.start_soon(complain, process.stderr)
         while piece := await process.stdout.receive_some(_PIECE_BYTES):
             output += piece

@@ -5,6 +5,7 @@ changed takes one process that lists the changed files, and reads no contents.
 """
 
 import os
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -15,9 +16,10 @@ from typing import Final, NamedTuple
 
 import trio
 
-from tiller_daemon.files.restore import FILE_BYTES_MAX
+from tiller_daemon.files.restore import FILE_BYTES_MAX, GitEntry
 from tiller_daemon.files.whole_files import TEMPORARY
-from tiller_daemon.snapshots.exclusions import Exclusions, files_to_exclude, is_in
+from tiller_daemon.snapshots.blobs import write_blobs
+from tiller_daemon.snapshots.exclusions import Exclusions, is_in
 from tiller_daemon.snapshots.git_trees import write_tree
 from tiller_daemon.snapshots.shadow_repository import (
     GitFailed,
@@ -38,8 +40,10 @@ LIST_AGAIN_S_MAX: Final = 2.0
 """How long listing may take after it has taken too long, as each turn tries it again."""
 
 PACKED_FROM: Final = 200
-"""If a snapshot has at least this many new files, they go into one pack. Writing 5,000 loose
-objects takes four times as long."""
+"""From this many new files on, git keeps them in one pack instead of a file for each."""
+
+NO_BLOB: Final = "0" * 40
+"""The id for an entry that git's index no longer has."""
 
 PIPE_S_MAX: Final = 1.0
 """How long to search for a pipe at which git may be waiting."""
@@ -116,10 +120,10 @@ class Taker:
     async def _take(self, began_ns: int, *, left_out: bool) -> Taken:
         listed, left = await self._list(left_out=left_out)
         if listed:
-            removed, stored, others = await trio.to_thread.run_sync(self._classify, listed)
-            left |= others
-            await self._stage(removed, "--force-remove")
-            await self._stage(stored, "--remove", "--replace")
+            known, wanted, names = await trio.to_thread.run_sync(self._classify, listed)
+            stored = await self._store(wanted)
+            left |= names.difference(stored)
+            await self._stage(known.difference(stored), stored)
         # If nothing has changed since the last snapshot, its tree is still right.
         if not self._tree:
             self._tree = await write_tree(self._shadow)
@@ -156,20 +160,42 @@ class Taker:
             escaped = "".join(f"\\{c}" if c in "\\*?[ " else c for c in self._shadow.prefix + name)
             yield f"/{escaped}"
 
-    async def _stage(self, names: Sequence[str], *how: str) -> None:
-        if names:
-            stdin = b"".join(os.fsencode(name) + b"\0" for name in names)
-            packed = ("-c", "core.bigFileThreshold=1") if len(names) >= PACKED_FROM else ()
-            arguments = (*packed, "update-index", "--add", *how, "-z", "--stdin")
-            # Set before git runs: after a cancellation the state of the index is unknown.
-            self._tree = ""
-            await self._shadow.run(*arguments, stdin=stdin, on_files=True)
+    async def _store(self, names: Sequence[str]) -> dict[str, GitEntry]:
+        """Store files in the git directory; return the entries of those that a snapshot may have.
 
-    def _classify(self, listed: bytes) -> tuple[list[str], list[str], frozenset[str]]:
-        """Return the listed names to remove from the index, those to add, and those left out.
+        git itself would follow a link that takes a file's place while git opens it.
+        """
+        secrets = tuple(secret.encode() for secret in self._secrets())
+        with tempfile.TemporaryFile(dir=self._shadow.store) as blobs:
+            entries = await trio.to_thread.run_sync(
+                write_blobs, self._shadow.workspace, names, secrets, blobs
+            )
+            if entries:
+                limit = f"fastimport.unpackLimit={PACKED_FROM}"
+                await self._shadow.run("-c", limit, "fast-import", "--quiet", stdin=blobs)
+        return entries
+
+    async def _stage(self, removed: Iterable[str], stored: Mapping[str, GitEntry]) -> None:
+        """Put entries into git's index and others out of it."""
+        prefix = self._shadow.prefix
+        lines = [f"0 {NO_BLOB}\t{prefix}{name}\0" for name in sorted(removed)]
+        lines += [f"{one.mode:o} {one.blob}\t{prefix}{name}\0" for name, one in stored.items()]
+        # Set before git runs: after a cancellation the state of the index is unknown.
+        self._tree = ""
+        entries = "".join(lines).encode(errors="surrogateescape")
+        await self._shadow.run("update-index", "-z", "--index-info", stdin=entries, on_files=True)
+        names = "\0".join(stored).encode(errors="surrogateescape")
+        arguments = ("add", "--refresh", "--pathspec-from-file=-", "--pathspec-file-nul")
+        # Notes the stamps of the files, so that the next listing need not read them again. This
+        # fails if a file's directory has become a link.
+        with suppress(GitFailed):
+            await self._shadow.run("--literal-pathspecs", *arguments, stdin=names, on_files=True)
+
+    def _classify(self, listed: bytes) -> tuple[set[str], list[str], set[str]]:
+        """Return the listed names that are in the index, those to store, and all of them.
 
         Blocks for as long as the disk takes, so it runs in a thread. Raises `GitProblem` if there
-        are too many files or bytes to add.
+        are too many files or bytes to store.
         """
         workspace = self._shadow.workspace
         files = {(r[:1], os.fsdecode(r[2:])) for r in listed.split(b"\0") if r}
@@ -193,11 +219,7 @@ class Taker:
             )
         if pipe := _pipe_of_attributes(workspace, wanted):
             raise GitProblem(WAITS.format(pipe))
-        secrets = tuple(secret.encode() for secret in self._secrets())
-        excluded = files_to_exclude(workspace, wanted, secrets)
-        stored = [name for name in wanted if name not in excluded]
-        others = frozenset(name.rstrip("/") for _, name in files).difference(stored)
-        return sorted(known.difference(stored)), stored, others
+        return known, wanted, {name.rstrip("/") for _, name in files}
 
 
 def file_time_ns() -> int:
