@@ -12,6 +12,7 @@ from support.each import each
 from tiller_daemon.policy.rules import BUILT_IN
 from tiller_daemon.policy.shell.levels import (
     LineVerdict,
+    git_use,
     judge_line,
     may_run_outside,
     needed_level,
@@ -219,6 +220,26 @@ def test_rules_say_what_runs_in_the_build_sandbox_without_a_question(text, rules
     found = judged(text, *rules)
     assert found.action == action
     assert action != "allow" or found.level <= BUILD
+
+
+@each(
+    ("line", "use"),
+    [
+        ("make", ""),
+        ("git status", "data"),
+        ("git commit -qm x --allow-empty", "data"),
+        ("git -c user.name=x commit -m checkout", "data"),
+        ("git add a.txt; make test", "data"),
+        ("git tag v1 && git push origin v1", "data"),
+        ("git --no-pager log -3 main", "data"),
+        ("git -C sub checkout main", "work_tree"),
+        ("git stash pop", "work_tree"),
+        ("git commit -m x && git rebase main", "work_tree"),
+        ("git ci", "work_tree"),
+    ],
+)
+def test_only_the_subcommand_of_git_says_whether_it_changes_the_work_tree(line, use):
+    assert git_use(line) == use
 
 
 @pytest.mark.parametrize("most", [None, READ_ONLY])

@@ -138,10 +138,15 @@ def needed_level(line: str) -> SandboxLevel:
 def git_use(line: str) -> GitUse:
     """Return what the git commands of a line write, as far as the line shows."""
     commands = [command for command in parse(line).commands if command.name == "git"]
-    named = {name for command in commands for name, _ in subcommands(command.words[1:])}
-    if named <= _GIT_DATA_COMMANDS | {""}:
+    if {_git_subcommand(command) for command in commands} <= _GIT_DATA_COMMANDS | {""}:
         return "data" if commands else ""
     return "work_tree"
+
+
+def _git_subcommand(command: SimpleCommand) -> str:
+    """Return the subcommand of git without what follows; empty if there is none or it varies."""
+    names = (name for name, _ in subcommands(command.words[1:]))
+    return next((name for name in names if "." not in name and not name.startswith("-")), "")
 
 
 def judge_line(
