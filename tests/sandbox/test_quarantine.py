@@ -133,6 +133,48 @@ async def test_no_repository_that_a_build_makes_is_opened_by_the_users_git(
     assert not (jail.workspace / "ran").exists()
 
 
+BARE: Final = {
+    "a file": "echo ref: refs/heads/master >HEAD",
+    "a link that leads nowhere": "ln -s refs/heads/master HEAD",
+    "with objects": "echo ref: refs/heads/master >HEAD; mkdir objects; touch objects/x",
+    "with references": "echo ref: refs/heads/master >HEAD; mkdir refs; touch refs/x",
+    "with a file as objects": "echo ref: refs/heads/master >HEAD; touch objects",
+}
+COMPLETE: Final = """
+mkdir -p objects refs/heads
+cat >config <<END
+[core]
+    repositoryformatversion = 0
+    bare = false
+    worktree = .
+    fsmonitor = "touch ran; true"
+END
+rm -f objects; mkdir -p objects
+"""
+
+
+@pytest.mark.parametrize("who", WHO[-1:])
+@pytest.mark.parametrize("script", BARE.values(), ids=BARE.keys())
+async def test_no_build_completes_a_repository_around_a_head_that_was_there(
+    runner: Callable[[str], Runner], jail: Jail, script: str, who: str
+) -> None:
+    shutil.rmtree(jail.workspace / ".git")
+    subprocess.run(["sh", "-c", script], cwd=jail.workspace, check=True)  # noqa: ASYNC221
+    run = runner(who)
+    await run.run(COMPLETE)
+    run.git("status")
+    assert not (jail.workspace / "ran").exists()
+
+
+async def test_builds_may_make_objects_and_references_where_no_head_is(
+    runner: Callable[[str], Runner], jail: Jail
+) -> None:
+    told = await runner("ordinary").run("mkdir objects refs; echo x >HEAD")
+    assert (jail.workspace / "objects").is_dir()
+    assert (jail.workspace / "refs").is_dir()
+    assert "HEAD" in told
+
+
 MADE: Final = (
     ".envrc", ".vscode/tasks.json", ".claude/settings.json", ".mcp.json", ".qwen/settings.json",
     ".kiro/x", ".amazonq/mcp.json", ".roo/mcp.json", ".devcontainer/devcontainer.json",

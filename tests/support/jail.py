@@ -159,7 +159,9 @@ class Jail:
         git_use: GitUse = "",
     ) -> CommandSandbox | None:
         """Return the level for a command."""
-        sandboxes = Sandboxes(lambda: found, self.home, {}, private=(self.runtime,))
+        # As most distributions set it.
+        path = f"{self.home}/.local/bin:{self.home}/bin:/usr/local/bin:/usr/bin:/bin"
+        sandboxes = Sandboxes(lambda: found, self.home, {"PATH": path}, private=(self.runtime,))
         policy = SandboxPolicy(mode, network=network)
         masked = (self.workspace / ".env",)
         with self.eyes():

@@ -25,7 +25,8 @@ HIDDEN_IN_HOME: Final = (
     ".local/share/keyrings", ".local/share/kwalletd", ".claude/.credentials.json",
     ".claude.json", ".codex/auth.json", ".local/share/opencode/auth.json", ".gemini", ".s3cfg",
     ".boto", ".databrickscfg", ".local/share/uv/credentials", ".hex/hex.config",
-    ".stack/upload", ".julia/servers", ".sbt/.credentials", ".luarocks/upload_config.lua",
+    ".stack/upload", ".julia/secrets", ".julia/servers", ".sbt/.credentials",
+    ".luarocks/upload_config.lua",
     ".nimble/github_api_token", ".platformio/appstate.json", ".pub-cache/credentials.json",
     ".cabal/config", ".foundry/keystores", ".oci", ".fly", ".config/fly", "Library/Keychains",
     "Library/Cookies", "Library/Application Support/Google/Chrome",
@@ -141,16 +142,18 @@ def tool_paths(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
 
     They come from PATH, from this Python and from the usual places in a home. A link is followed by
     where it leads. Of a directory with a `bin` on PATH, only the parts of an installation count: it
-    may be a project with other files.
+    may be a project with other files. In a home and its `.local`, these parts belong to all
+    programs, so only the usual places count.
     """
     named = [Path(sys.prefix), Path(sys.base_prefix)]
+    shared = {Path(os.path.realpath(one)) for one in (home, home / ".local")}
     for text in environ.get("PATH", "").split(os.pathsep):
         if text.startswith("/"):
             path = Path(os.path.realpath(text))
             named.append(path)
-            is_project = os.path.lexists(path.parent / ".git")
+            is_other = os.path.lexists(path.parent / ".git") or path.parent in shared
             # Version managers, which have shims, are clones of their repositories.
-            if path.name == "shims" or (path.name in ("bin", "sbin") and not is_project):
+            if path.name == "shims" or (path.name in ("bin", "sbin") and not is_other):
                 named += (path.parent / name for name in OF_INSTALLATIONS)
     named += [home / name for name in TOOLS_IN_HOME]
     closed = {home, *home.parents}

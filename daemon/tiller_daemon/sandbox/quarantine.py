@@ -13,7 +13,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from errno import EEXIST, ELOOP, ENOTDIR
 from pathlib import Path
@@ -66,6 +66,9 @@ _NOT_SEARCHED: Final = frozenset(("objects", "modules", "worktrees", "hooks"))
 MAKE_REPOSITORIES: Final = frozenset((".git", "head"))
 """The names by which git recognizes a repository, in lower case. Commits have files with any other
 name."""
+
+BESIDE_HEAD: Final = frozenset(("objects", "refs"))
+"""What git needs beside a `HEAD` to recognize a repository without a `.git`, in lower case."""
 
 DEPTH_MAX: Final = 40
 """How deep a git directory is searched; the names of branches have a few parts."""
@@ -208,7 +211,7 @@ def _top_level(watch: Watch) -> Iterator[Path]:
             is_watched = name.casefold() in MAKE_REPOSITORIES
         else:
             is_watched = _is_unknown(name) if watch.is_build else is_executed(name)
-        if is_watched:
+        if is_watched or name.casefold() in BESIDE_HEAD:
             yield watch.workspace / name
 
 
@@ -307,6 +310,9 @@ def _put_aside_new(
     names: list[str] = []
     renamed: list[str] = []
     new = [Path(path) for path, identity in after.items() if before.get(path) != identity]
+    if not any(_is_at_top(watch, path, ("head",)) for path in before):
+        # These complete no repository, as a new `HEAD` is put aside itself.
+        new = [path for path in new if not _is_at_top(watch, path, BESIDE_HEAD)]
     for path in sorted(new, key=lambda path: -len(path.parts)):
         root = next((one for one in watch.writable if path.is_relative_to(one)), None)
         if root is None:
@@ -324,6 +330,11 @@ def _put_aside_new(
             yield STAYS.format(name=name, why=f"it can't be renamed ({error.strerror})")
     if names:
         yield PUT_ASIDE.format(names=_shown(names), renamed=_shown(renamed))
+
+
+def _is_at_top(watch: Watch, path: str | Path, names: Collection[str]) -> bool:
+    directory, name = os.path.split(path)
+    return name.casefold() in names and directory == str(watch.workspace)
 
 
 def _shown(names: Sequence[str]) -> str:
