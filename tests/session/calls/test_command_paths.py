@@ -15,7 +15,8 @@ from tiller_daemon.session.calls.command_paths import (
     further_requirements,
     requirements_without_sandbox,
 )
-from tiller_daemon.tools.base import Requirement
+from tiller_daemon.session.calls.turn_sandboxes import changes_reported
+from tiller_daemon.tools.base import Requirement, ToolFailure
 from tiller_protocol.settings import Rule
 
 
@@ -201,3 +202,9 @@ def test_permission_to_write_does_not_cover_what_makes_programs_run(path, asks):
         assert verdict.permission == "protected_path"
         granted = (*rules, *granted_by_always(requirements))
         assert decide(requirements, granted, "ask").action == "allow"
+
+
+def test_a_path_that_changes_while_it_is_resolved_fails_the_call_alone(tmp_path: Path):
+    with pytest.raises(ToolFailure, match=rf"{tmp_path} changed while it was being resolved"):  # noqa: SIM117
+        with changes_reported():
+            tmp_path.readlink()  # As if a directory had replaced a link meanwhile.

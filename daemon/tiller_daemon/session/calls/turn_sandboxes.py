@@ -5,13 +5,14 @@ them.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import trio
 from msgspec import Struct, structs
 
+from tiller_daemon.files.paths import printable
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.rules import BUILT_IN, decide, evaluate
 from tiller_daemon.policy.shell.levels import UNSANDBOXED, git_use, may_run_outside
@@ -150,28 +151,31 @@ class TurnSandboxes(Struct, frozen=True):
         policy = self.context.permissions.sandbox
         if not self.sandboxes.holds(level, policy, limited=self.limits.are_set):
             return None
-        workspace = Path(self.context.workspace)
-        place = self._place
-        scanner = self._scanner()
-        findings = await trio.to_thread.run_sync(_scanned, scanner)
-        if place in findings.closed:
-            raise ToolFailure(f"The workspace {place} can't be listed, so no command can run there")
-        lines = () if background else command_lines(requirements)
-        uses = {git_use(line) for line in lines}
-        return self.sandboxes.make(
-            level,
-            policy,
-            workspace,
-            self.spill_directory,
-            found=findings,
-            masked=tuple(self._masked(findings, level)),
-            revealed=(*self._revealed(requirements, findings), *seen),
-            git_use=next(use for use in GIT_USES if use in {"", *uses}),
-            scope=self.limits.scope and self.limits.scope.roots,
-            taken=self.limits.taken,
-            network=network,
-            find_nested=lambda: scanner.scan_again(findings),
-        )
+        with changes_reported():
+            workspace = Path(self.context.workspace)
+            place = self._place
+            scanner = self._scanner()
+            findings = await trio.to_thread.run_sync(_scanned, scanner)
+            if place in findings.closed:
+                raise ToolFailure(
+                    f"The workspace {place} can't be listed, so no command can run there"
+                )
+            lines = () if background else command_lines(requirements)
+            uses = {git_use(line) for line in lines}
+            return self.sandboxes.make(
+                level,
+                policy,
+                workspace,
+                self.spill_directory,
+                found=findings,
+                masked=tuple(self._masked(findings, level)),
+                revealed=(*self._revealed(requirements, findings), *seen),
+                git_use=next(use for use in GIT_USES if use in {"", *uses}),
+                scope=self.limits.scope and self.limits.scope.roots,
+                taken=self.limits.taken,
+                network=network,
+                find_nested=lambda: scanner.scan_again(findings),
+            )
 
     async def make_for_reader(self) -> CommandSandbox | None:
         """Make the sandbox of a program that reads the workspace for turns of several sessions.
@@ -248,6 +252,16 @@ class TurnSandboxes(Struct, frozen=True):
             (place, rules),
             lambda name: _actions(place, top, top / name, rules) != {"allow"},
         )
+
+
+@contextmanager
+def changes_reported() -> Generator[None]:
+    """Turn an `OSError` into a `ToolFailure`: a path changed while the daemon resolved it."""
+    try:
+        yield
+    except OSError as error:
+        shown = printable(str(error.filename or "A path of the workspace"))
+        raise ToolFailure(f"{shown} changed while it was being resolved. Try again.") from error
 
 
 def _actions(workspace: Path, top: Path, path: Path, rules: Sequence[Rule]) -> set[Action]:

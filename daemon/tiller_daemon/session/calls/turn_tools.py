@@ -16,7 +16,7 @@ from tiller_daemon.session.calls.command_paths import (
 from tiller_daemon.session.calls.environments import Environments
 from tiller_daemon.session.calls.escalation import Escalation
 from tiller_daemon.session.calls.permission import Permission
-from tiller_daemon.session.calls.turn_sandboxes import TurnSandboxes
+from tiller_daemon.session.calls.turn_sandboxes import TurnSandboxes, changes_reported
 from tiller_daemon.session.hooks import TurnHooks
 from tiller_daemon.tools.base import Requirement, Tool, ToolFailure
 from tiller_daemon.tools.suggestions import did_you_mean
@@ -60,6 +60,10 @@ class TurnTools(Struct, frozen=True):
 
     def requirements_of(self, tool: Tool, arguments: Any) -> tuple[Requirement, ...]:  # noqa: ANN401
         """Return the permissions that a call needs with the present files; raises `ToolFailure`."""
+        with changes_reported():
+            return self._requirements_of(tool, arguments)
+
+    def _requirements_of(self, tool: Tool, arguments: Any) -> tuple[Requirement, ...]:  # noqa: ANN401
         requirements = tool.requirements(arguments, self.workspace)
         is_guarded = self.sandboxes.is_guarded
         shown = self.sandboxes.shown
