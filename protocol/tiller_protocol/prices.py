@@ -39,7 +39,6 @@ class Price(Struct, frozen=True, omit_defaults=True):
     cache_write: Annotated[
         Dollars | None, doc("Tokens written to a cache. Default: the price of `input`.")
     ] = None
-    # Not `Annotated`: the configuration's check looks at this type to check each tier.
     tiers: tuple[PriceTier, ...] = ()
     """Prices for long input; the highest tier that a request reaches applies to all its tokens."""
 

@@ -58,7 +58,6 @@ class Rule(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
         str, doc("The permission, such as `bash`, or a glob that matches several.")
     ]
     pattern: Annotated[str, doc("A glob that matches subjects, such as commands or paths.")]
-    # Not `Annotated`: the configuration's check looks at this type to list the choices.
     action: Action
     granted: Annotated[
         bool,

@@ -15,8 +15,8 @@ from tiller_daemon.config import (
     load_configuration,
     parse_project_hooks,
 )
+from tiller_daemon.config.model_schema import KEY_FIELDS
 from tiller_daemon.config.schema import Hook, LanguageServer, McpServer, OAuthClient, ProjectHook
-from tiller_daemon.config.semantics import KEY_FIELDS
 from tiller_protocol.places import Places
 from tiller_protocol.settings import Rule
 
@@ -53,10 +53,10 @@ CANARY = "sk-canary-1234567890"
 
 @pytest.fixture
 def refused(load):
-    def error(*given, **named) -> ConfigurationError:
+    def error(*given, **named) -> str:
         with pytest.raises(ConfigurationError) as caught:
             load(*given, **named)
-        return caught.value
+        return str(caught.value)
 
     return error
 
@@ -77,59 +77,59 @@ def test_the_example_of_the_manual_is_understood(load):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "code", "line", "problem"),
+    ("old", "new", "line", "problem"),
     [
-        ("base_url", "base_ulr", "unknown_key", 5, "did you mean `base_url`?"),
-        ('model = "l', 'modle = "l', "unknown_key", 1, "modle: unknown key; did you mean `model`?"),
-        ("[mcp", "[mpc", "unknown_key", 25, "did you mean `mcp`?"),
-        ('action = "ask"', 'actoin = "ask"', "unknown_key", 23, "permissions[0].actoin"),
-        ('action = "ask"', 'action = "maybe"', "wrong_type", 23, "`allow`, `ask`, `deny`"),
-        ('action = "ask"', "", "invalid_value", 20, "`action` is missing"),
-        ('"deny"', "7", "wrong_type", 16, "agents.plan.permissions[0].action"),
-        ("32768", '"many"', "wrong_type", 9, 'models."local/qwen".context_window'),
-        ("32768", "0", "wrong_type", 9, ">= 1"),
-        ('api = "openai_chat"', "", "invalid_value", 3, "`api` is missing"),
-        ('"openai_chat"', '"smoke"', "wrong_type", 4, "`openai_chat`"),
-        ("LOCAL_KEY", CANARY, "invalid_value", 6, "the name of a variable"),
-        ("http://127", "ftp://127", "invalid_value", 5, "http://"),
-        ("http://127", f"http://me:{CANARY}@127", "invalid_value", 5, "no password"),
-        ('model = "local/qwen"', 'model = "qwen"', "invalid_value", 1, "`provider/model`"),
-        ('model = "local/', 'model = "lokal/', "invalid_value", 1, "did you mean `local`?"),
-        ('[models."local/', '[models."nowhere/', "invalid_value", 8, "no provider `nowhere`"),
-        ('prompt = """', 'prompt_file = "p"\nprompt = """', "invalid_value", 12, "exclude"),
-        ("[mcp.everything]", "mcp = 3", "unknown_key", 25, "permissions[0].mcp"),
-        ("32768", "= 3", "syntax", 9, "not valid TOML"),
+        ("base_url", "base_ulr", 5, "did you mean `base_url`?"),
+        ('model = "l', 'modle = "l', 1, "modle: unknown key; did you mean `model`?"),
+        ("[mcp", "[mpc", 25, "did you mean `mcp`?"),
+        ('action = "ask"', 'actoin = "ask"', 23, "permissions[0].actoin"),
+        ('action = "ask"', 'action = "maybe"', 23, "`allow`, `ask`, `deny`"),
+        ('action = "ask"', "", 20, "`action` is missing"),
+        ('"deny"', "7", 16, "agents.plan.permissions[0].action"),
+        ("32768", '"many"', 9, 'models."local/qwen".context_window'),
+        ("32768", "0", 9, ">= 1"),
+        ('api = "openai_chat"', "", 3, "`api` is missing"),
+        ('"openai_chat"', '"smoke"', 4, "`openai_chat`"),
+        ("LOCAL_KEY", CANARY, 6, "the name of an environment variable"),
+        ("http://127", "ftp://127", 5, "http://"),
+        ("http://127", f"http://me:{CANARY}@127", 5, "no password"),
+        ('model = "local/qwen"', 'model = "qwen"', 1, "`provider/model`"),
+        ('model = "local/', 'model = "lokal/', 1, "did you mean `local`?"),
+        ('[models."local/', '[models."nowhere/', 8, "no provider `nowhere`"),
+        ('prompt = """', 'prompt_file = "p"\nprompt = """', 12, "exclude"),
+        ("[mcp.everything]", "mcp = 3", 25, "permissions[0].mcp"),
+        ("32768", "= 3", 9, "not valid TOML"),
+        ("base_url", '"b` - at `$.model"', 5, "unknown key; known are"),
     ],
 )
 def test_an_error_names_the_file_the_line_the_key_and_a_similar_name(
-    refused, places, old, new, code, line, problem
+    refused, places, old, new, line, problem
 ):
     error = refused(EXAMPLE.replace(old, new, 1))
-    assert error.code == code
-    assert str(places.config / "config.toml") in error.message
-    assert f"line {line}" in error.message
-    assert problem in error.message
-    assert CANARY not in error.message
+    assert str(places.config / "config.toml") in error
+    assert f"line {line}" in error
+    assert problem in error
+    assert CANARY not in error
 
 
 def test_an_unreadable_file_is_an_error_that_says_why(refused, places, tmp_path):
     file = places.config / "config.toml"
-    assert refused(file=tmp_path / "none.toml").code == "missing_file"
+    assert "does not exist" in refused(file=tmp_path / "none.toml")
     file.write_bytes(b'model = "\xff"')
-    assert "not UTF-8" in refused().message
+    assert "not UTF-8" in refused()
     file.write_bytes(b"#" * 2_000_000)
-    assert "bytes" in refused().message
+    assert "bytes" in refused()
     file.unlink()
     file.mkdir()
-    assert refused().code == "unreadable_file"
+    assert "is not a regular file" in refused()
     file.rmdir()
     os.mkfifo(file)
-    assert refused().message == f"configuration file {file} is not a regular file"
+    assert refused() == f"configuration file {file} is not a regular file"
     project = project_with(tmp_path, "")
     (project / ".tiller/config.toml").unlink()
     os.mkfifo(project / ".tiller/config.toml")
     file.unlink()
-    assert "is not a regular file" in refused(project=project, trusted=True).message
+    assert "is not a regular file" in refused(project=project, trusted=True)
 
 
 def test_a_link_that_leads_to_itself_is_an_error_and_one_that_leads_nowhere_is_no_file(
@@ -137,7 +137,7 @@ def test_a_link_that_leads_to_itself_is_an_error_and_one_that_leads_nowhere_is_n
 ):
     file = places.config / "config.toml"
     file.symlink_to(file)
-    assert refused().code == "unreadable_file"
+    assert "can't be read: " in refused()
     file.unlink()
     file.symlink_to("nothing")
     assert load().max_steps == Configuration().max_steps
@@ -145,7 +145,7 @@ def test_a_link_that_leads_to_itself_is_an_error_and_one_that_leads_nowhere_is_n
 
 def test_a_byte_order_mark_is_no_text_of_the_file(load, refused):
     assert load("\ufeffmax_steps = 5").max_steps == 5
-    assert "config.toml, line 2: max_steps: " in refused("\ufeff\nmax_steps = 0").message
+    assert "config.toml, line 2: max_steps: " in refused("\ufeff\nmax_steps = 0")
 
 
 def test_a_file_that_is_named_replaces_the_usual_one(load, tmp_path):
@@ -197,8 +197,8 @@ def test_c_takes_toml_bare_text_and_quoted_keys(load):
 )
 def test_an_error_on_the_command_line_names_it(refused, override, problem):
     error = refused(None, None, [override])
-    assert problem in error.message
-    assert CANARY not in error.message
+    assert problem in error
+    assert CANARY not in error
 
 
 def test_variables_that_are_no_configuration_are_left_alone(load):
@@ -207,9 +207,9 @@ def test_variables_that_are_no_configuration_are_left_alone(load):
 
 
 def test_a_misspelt_variable_is_an_error(refused):
-    assert "did you mean `model`?" in refused(None, {"TILLER_MODLE": "x/y"}).message
+    assert "did you mean `model`?" in refused(None, {"TILLER_MODLE": "x/y"})
     nested = {"TILLER_PROVIDERS__LOCAL__BASEURL": "http://x"}
-    assert "did you mean `base_url`?" in refused(EXAMPLE, nested).message
+    assert "did you mean `base_url`?" in refused(EXAMPLE, nested)
 
 
 def test_files_are_found_beside_the_configuration(load, refused, places):
@@ -229,13 +229,13 @@ record = "~/records"
     assert configuration.providers["play"].record == "/home/u/records"
     (places.config / "plan.md").unlink()
     error = refused()
-    assert error.code == "missing_file"
-    assert "line 3" in error.message
-    assert str(places.config / "plan.md") in error.message
+    assert "does not exist" in error
+    assert "line 3" in error
+    assert str(places.config / "plan.md") in error
 
 
 def test_a_scripted_provider_needs_its_scripts(refused):
-    assert "needs `scripts`" in refused("[providers.play]\napi = 'scripted'").message
+    assert "needs `scripts`" in refused("[providers.play]\napi = 'scripted'")
 
 
 def project_with(tmp_path: Path, text: str) -> Path:
@@ -325,18 +325,16 @@ def test_hooks_of_a_trusted_project_come_after_the_users_and_are_known_as_its_ow
 @pytest.mark.promise("B60")
 def test_even_a_trusted_project_can_loosen_nothing(refused, tmp_path, text):
     error = refused(EXAMPLE, project=project_with(tmp_path, text), trusted=True)
-    assert error.code in ("not_allowed", "unknown_key", "invalid_value")
-    assert str(tmp_path / "project") in error.message
+    assert str(tmp_path / "project") in error
 
 
 def test_a_file_that_would_take_long_to_parse_is_refused(refused):
     long = "a" + ".a" * 32_000 + "=1\n"
-    assert "expected key=value" in refused(overrides=[long]).message
+    assert "expected key=value" in refused(overrides=[long])
     table = "max_steps = 3\n[permissions." + long.replace("=1", "]")
     for text in (long, table, f"[[hooks.{long}"):
         error = refused(text)
-        assert error.code == "syntax"
-        assert "has a key of more than 16 parts" in error.message
+        assert "has a key of more than 16 parts" in error
         with pytest.raises(ConfigurationError, match="has a key of more than 16 parts"):
             parse_project_hooks(text)
 
@@ -351,27 +349,26 @@ def test_any_input_yields_a_configuration_or_an_error(text, key):
 
 
 @pytest.mark.parametrize(
-    ("lines", "code", "problem"),
+    ("lines", "problem"),
     [
-        ('api_key_env = "A"\napi_key_file = "b"', "invalid_value", "`api_key_file` exclude"),
-        ('api_key_command = ["a"]\napi_key_keyring = "b"', "invalid_value", "`api_key_keyring` ex"),
-        ("api_key_command = []", "wrong_type", "length >= 1"),
-        ('api_key_command = "pass"', "wrong_type", "expected `array`"),
-        ('ca_file = "nowhere.pem"', "missing_file", "nowhere.pem does not exist"),
-        ('proxy = "gopher://p"', "invalid_value", "http://host:3128"),
-        (f'proxy = "http://me:{CANARY}@p"', "invalid_value", "without a password"),
-        ("timeouts = { idle_s = 0 }", "wrong_type", "> 0"),
-        ("timeouts = { idle = 9 }", "unknown_key", "did you mean `idle_s`?"),
+        ('api_key_env = "A"\napi_key_file = "b"', "`api_key_file` exclude"),
+        ('api_key_command = ["a"]\napi_key_keyring = "b"', "`api_key_keyring` ex"),
+        ("api_key_command = []", "length >= 1"),
+        ('api_key_command = "pass"', "expected `array`"),
+        ('ca_file = "nowhere.pem"', "nowhere.pem does not exist"),
+        ('proxy = "gopher://p"', "http://host:3128"),
+        (f'proxy = "http://me:{CANARY}@p"', "without a password"),
+        ("timeouts = { idle_s = 0 }", "> 0"),
+        ("timeouts = { idle = 9 }", "did you mean `idle_s`?"),
     ],
 )
-def test_an_invalid_provider_is_an_error(load, lines, code, problem):
+def test_an_invalid_provider_is_an_error(load, lines, problem):
     """G13: without the value."""
     with pytest.raises(ConfigurationError) as caught:
         load(f'[providers.p]\napi = "openai_chat"\n{lines}\n')
-    assert caught.value.code == code
-    assert problem in caught.value.message
-    assert "providers.p" in caught.value.message
-    assert CANARY not in caught.value.message
+    assert problem in str(caught.value)
+    assert "providers.p" in str(caught.value)
+    assert CANARY not in str(caught.value)
 
 
 def test_two_places_of_a_key_from_different_sources_are_rejected(load):
@@ -381,48 +378,44 @@ def test_two_places_of_a_key_from_different_sources_are_rejected(load):
 
 
 @pytest.mark.parametrize(
-    ("lines", "code", "problem"),
+    ("lines", "problem"),
     [
-        ("timeout_s = 9", "invalid_value", "expected `command`"),
-        ("command = []", "wrong_type", "length >= 1"),
-        ('command = ["a"]\nurl = "http://h"', "invalid_value", "`command` and `url` exclude"),
-        ('command = ["a"]\nheaders = { A = "b" }', "invalid_value", "`headers` exclude"),
-        ('command = ["a"]\napi_key_env = "A"', "invalid_value", "`api_key_env` exclude"),
-        ('url = "http://h"\ncwd = "/"', "invalid_value", "`url` and `cwd` exclude"),
-        ('url = "http://h"\nenv_vars = ["A"]', "invalid_value", "`env_vars` exclude"),
-        ('url = "http://h"\napi_key_env = "A"\napi_key_file = "b"', "invalid_value", "exclude"),
-        (f'url = "http://me:{CANARY}@h"', "invalid_value", "no password"),
-        ('url = "ftp://h"', "invalid_value", "http://"),
-        ('url = "http://h:99999"', "invalid_value", "http://"),
-        ('url = "http://h/a b"', "invalid_value", "http://"),
-        ('url = "http://a..b/"', "invalid_value", "http://"),
+        ("timeout_s = 9", "expected `command`"),
+        ("command = []", "length >= 1"),
+        ('command = ["a"]\nurl = "http://h"', "`command` and `url` exclude"),
+        ('command = ["a"]\nheaders = { A = "b" }', "`headers` exclude"),
+        ('command = ["a"]\napi_key_env = "A"', "`api_key_env` exclude"),
+        ('url = "http://h"\ncwd = "/"', "`url` and `cwd` exclude"),
+        ('url = "http://h"\nenv_vars = ["A"]', "`env_vars` exclude"),
+        ('url = "http://h"\napi_key_env = "A"\napi_key_file = "b"', "exclude"),
+        (f'url = "http://me:{CANARY}@h"', "no password"),
+        ('url = "ftp://h"', "http://"),
+        ('url = "http://h:99999"', "http://"),
+        ('url = "http://h/a b"', "http://"),
+        ('url = "http://a..b/"', "http://"),
         (
             f'command = ["a"]\nenv_vars = ["{CANARY}"]',
-            "invalid_value",
-            "names of environment variables",
+            "the name of an environment variable",
         ),
         (
             f'command = ["a"]\nenv = {{ "{CANARY}" = "1" }}',
-            "invalid_value",
             "names of environment variables",
         ),
         (
             f'url = "http://h"\napi_key_env = "{CANARY}"',
-            "invalid_value",
-            "names of environment variables",
+            "the name of an environment variable",
         ),
-        ('command = ["a"]\ntimeout_s = 0', "wrong_type", "> 0"),
-        ('command = ["a"]\nenvironment = {}', "unknown_key", "mcp.s.environment"),
+        ('command = ["a"]\ntimeout_s = 0', "> 0"),
+        ('command = ["a"]\nenvironment = {}', "mcp.s.environment"),
     ],
 )
-def test_an_invalid_mcp_server_is_an_error(load, lines, code, problem):
+def test_an_invalid_mcp_server_is_an_error(load, lines, problem):
     """G13: without the value."""
     with pytest.raises(ConfigurationError) as caught:
         load(f"[mcp.s]\n{lines}\n")
-    assert caught.value.code == code
-    assert problem in caught.value.message
-    assert "mcp.s" in caught.value.message
-    assert CANARY not in caught.value.message
+    assert problem in str(caught.value)
+    assert "mcp.s" in str(caught.value)
+    assert CANARY not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["a.b", "a b", "x" * 33, "é"])
@@ -478,16 +471,19 @@ def test_the_manual_shows_what_is_understood(load, places):
     [
         ('endpoint = "sourcegraph.com"', "expected a URL"),
         ('endpoint = "https://me:secret@x"', "has no password"),
-        ('endpoint = "https://x"\napi_key_env = "sgp_0123 456"', "the name of a variable"),
+        (
+            'endpoint = "https://x"\napi_key_env = "sgp_0123 456"',
+            "the name of an environment variable",
+        ),
         ('endpoint = "https://x"\napi_key_env = "X"\napi_key_file = "x"', "exclude each other"),
         ('api_key_env = "X"', "expected `endpoint`"),
     ],
 )
 def test_an_invalid_sourcegraph_is_an_error(refused, lines, problem):
     error = refused(f"[sourcegraph]\n{lines}\n")
-    assert problem in error.message
-    assert "secret" not in error.message
-    assert "sgp" not in error.message
+    assert problem in error
+    assert "secret" not in error
+    assert "sgp" not in error
 
 
 @pytest.mark.parametrize(
@@ -497,14 +493,14 @@ def test_an_invalid_sourcegraph_is_an_error(refused, lines, problem):
         ('engine = "searxng"', "expected `endpoint`"),
         ('endpoint = "https://x"', "expected `engine`"),
         ('engine = "brave"\nendpoint = "brave.com"', "expected a URL"),
-        ('engine = "brave"\napi_key_env = "BSA 0123 456"', "the name of a variable"),
+        ('engine = "brave"\napi_key_env = "BSA 0123 456"', "the name of an environment variable"),
         ('engine = "brave"\napi_key_env = "X"\napi_key_file = "x"', "exclude each other"),
     ],
 )
 def test_an_invalid_web_search_is_an_error(refused, lines, problem):
     error = refused(f"[web_search]\n{lines}\n")
-    assert problem in error.message
-    assert "BSA" not in error.message
+    assert problem in error
+    assert "BSA" not in error
 
 
 HOSTING = """\
@@ -539,9 +535,8 @@ def test_hosted_tools_are_those_of_the_api_or_have_a_type(load, refused, api, to
         assert list(load(text).models["p/m"].hosted_tools) == [name]
     else:
         error = refused(text)
-        assert error.code == "invalid_value"
-        assert "expected web_search" in error.message
-        assert "hosted_tools" in error.message
+        assert "expected web_search" in error
+        assert "hosted_tools" in error
 
 
 def test_the_key_file_of_a_web_search_is_relative_to_the_configuration(load, places):
@@ -555,21 +550,20 @@ def test_the_key_file_of_sourcegraph_is_relative_to_the_configuration(load, plac
 
 
 @pytest.mark.parametrize(
-    ("name", "lines", "code", "problem"),
+    ("name", "lines", "problem"),
     [
-        ("mine", 'command = ["a"]', "invalid_value", "needs `command` and `files`"),
-        ("mine", 'files = { ".x" = "x" }', "invalid_value", "only basedpyright"),
-        ("ty", 'command = ["./ty"]', "invalid_value", "absolute path"),
-        ("ty", "command = []", "wrong_type", "length >= 1"),
-        ("ty", 'files = { "" = "python" }', "invalid_value", "file name extensions"),
-        ("ty", "start = true", "unknown_key", "lsp.ty.start"),
+        ("mine", 'command = ["a"]', "needs `command` and `files`"),
+        ("mine", 'files = { ".x" = "x" }', "only basedpyright"),
+        ("ty", 'command = ["./ty"]', "absolute path"),
+        ("ty", "command = []", "length >= 1"),
+        ("ty", 'files = { "" = "python" }', "file name extensions"),
+        ("ty", "start = true", "lsp.ty.start"),
     ],
 )
-def test_an_invalid_language_server_is_an_error(load, name, lines, code, problem):
+def test_an_invalid_language_server_is_an_error(load, name, lines, problem):
     with pytest.raises(ConfigurationError) as caught:
         load(f"[lsp.{name}]\n{lines}\n")
-    assert caught.value.code == code
-    assert problem in caught.value.message
+    assert problem in str(caught.value)
 
 
 def test_an_empty_table_chooses_a_language_server(load):
@@ -577,22 +571,21 @@ def test_an_empty_table_chooses_a_language_server(load):
 
 
 @pytest.mark.parametrize(
-    ("lines", "code", "problem"),
+    ("lines", "problem"),
     [
-        ('on = "turn_start"', "invalid_value", "`command` is missing"),
-        ('command = "true"', "invalid_value", "`on` is missing"),
-        ('on = "later"\ncommand = "true"', "wrong_type", "on"),
-        ('on = "turn_end"\ncommand = " "', "invalid_value", "expected a command"),
-        ('on = "turn_end"\ncommand = []', "wrong_type", "length >= 1"),
-        ('on = "turn_end"\ncommand = 3', "wrong_type", "command"),
-        ('on = "turn_end"\ncommand = "x"\ntool = "bash"', "invalid_value", "only a hook on"),
-        ('on = "tool_after"\ncommand = "x"\non_failure = "deny"', "invalid_value", "only a hook"),
-        ('on = "request"\ncommand = "x"\ntimeout_s = 0', "wrong_type", "> 0"),
-        ('on = "request"\ncommand = "x"\nallow = true', "unknown_key", "hooks[0].allow"),
+        ('on = "turn_start"', "`command` is missing"),
+        ('command = "true"', "`on` is missing"),
+        ('on = "later"\ncommand = "true"', "on"),
+        ('on = "turn_end"\ncommand = " "', "expected a command"),
+        ('on = "turn_end"\ncommand = []', "length >= 1"),
+        ('on = "turn_end"\ncommand = 3', "command"),
+        ('on = "turn_end"\ncommand = "x"\ntool = "bash"', "only a hook on"),
+        ('on = "tool_after"\ncommand = "x"\non_failure = "deny"', "only a hook"),
+        ('on = "request"\ncommand = "x"\ntimeout_s = 0', "> 0"),
+        ('on = "request"\ncommand = "x"\nallow = true', "hooks[0].allow"),
     ],
 )
-def test_an_invalid_hook_is_an_error(load, lines, code, problem):
+def test_an_invalid_hook_is_an_error(load, lines, problem):
     with pytest.raises(ConfigurationError) as caught:
         load(f"[[hooks]]\n{lines}\n")
-    assert caught.value.code == code
-    assert problem in caught.value.message
+    assert problem in str(caught.value)

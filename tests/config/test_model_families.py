@@ -60,4 +60,4 @@ def test_a_family_is_read_from_the_file(load, places) -> None:
 def test_an_invalid_family_is_an_error_that_names_it(load, text: str, problem: str) -> None:
     with pytest.raises(ConfigurationError, match=r"families\.(mine|gpt)") as caught:
         load(text)
-    assert problem in caught.value.message
+    assert problem in str(caught.value)

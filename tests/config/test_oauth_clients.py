@@ -39,39 +39,35 @@ def test_a_later_source_may_add_to_a_client(load):
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "problem"),
+    ("text", "problem"),
     [
-        (f'{CLIENT}client_secret = "{CANARY}"', "unknown_key", "`client_secret_"),
+        (f'{CLIENT}client_secret = "{CANARY}"', "`client_secret_"),
         (
             f'{CLIENT}client_secret_env = "{CANARY}"',
-            "invalid_value",
-            "names of environment variables",
+            "the name of an environment variable",
         ),
-        (f"{SERVER}[mcp.x.oauth]\nredirect_port = 9", "invalid_value", "`client_id` is missing"),
-        (f'{SERVER}[mcp.x.oauth]\nclient_id = ""', "wrong_type", "length >= 1"),
-        (f"{CLIENT}redirect_port = 70000", "wrong_type", "<= 65535"),
-        (f'{CLIENT}scopes = ["a b"]', "wrong_type", "matching regex"),
-        (f'{CLIENT}client_secret_method = "{CANARY}"', "wrong_type", "`basic`, `post`"),
+        (f"{SERVER}[mcp.x.oauth]\nredirect_port = 9", "`client_id` is missing"),
+        (f'{SERVER}[mcp.x.oauth]\nclient_id = ""', "length >= 1"),
+        (f"{CLIENT}redirect_port = 70000", "<= 65535"),
+        (f'{CLIENT}scopes = ["a b"]', "matching regex"),
+        (f'{CLIENT}client_secret_method = "{CANARY}"', "`basic`, `post`"),
         (
             f'{CLIENT}client_secret_env = "A"\nclient_secret_keyring = "b"',
-            "invalid_value",
             "`client_secret_env` and `client_secret_keyring` exclude each other",
         ),
         (
             f'{SERVER}api_key_env = "A"\n[mcp.x.oauth]\nclient_id = "mine"',
-            "invalid_value",
             "`api_key_env` and `oauth` exclude each other",
         ),
         (
             '[mcp.x]\ncommand = ["true"]\n[mcp.x.oauth]\nclient_id = "mine"',
-            "invalid_value",
             "`command` and `oauth` exclude each other",
         ),
     ],
 )
-def test_an_invalid_client_is_an_error_without_the_value(load, text, code, problem):
+def test_an_invalid_client_is_an_error_without_the_value(load, text, problem):
     with pytest.raises(ConfigurationError) as caught:
         load(text)
-    assert (caught.value.code, "mcp.x" in caught.value.message) == (code, True)
-    assert problem in caught.value.message
-    assert CANARY not in caught.value.message
+    assert "mcp.x" in str(caught.value)
+    assert problem in str(caught.value)
+    assert CANARY not in str(caught.value)

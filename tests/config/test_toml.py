@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.each import each
-from tiller_daemon.config.toml import KEY_PARTS_MAX, TomlError, parse_toml
+from tiller_daemon.config.toml import KEY_PARTS_MAX, Key, TomlError, line_of, parse_toml
 
 LONGEST = ".".join("a" * KEY_PARTS_MAX)
 TOO_LONG = f"{LONGEST}.a"
@@ -90,3 +90,50 @@ def test_what_is_not_closed_is_an_error_for_the_parser(opening: str) -> None:
 def test_what_python_refuses_is_an_error_like_any_other(text: str) -> None:
     with pytest.raises(TomlError):
         parse_toml(text)
+
+
+DOCUMENT = '''\
+model = "a/b"
+[providers.p] # the table
+api = """
+[models]
+"""
+headers = { "x" = "1" }
+timeouts.idle_s = 3
+[models."p/m"]
+[[hooks]]
+on = "x"
+[[hooks]]
+command = [
+  "[providers]",
+  "[[hooks]]",
+]
+on = "y"
+[[agents.a.permissions]]
+action = "deny"
+'''
+
+
+@each(
+    ("key", "line"),
+    [
+        (("model",), 1),
+        (("providers", "p"), 2),
+        (("providers", "p", "api"), 3),
+        (("providers", "p", "headers", "x"), 6),
+        (("providers", "p", "timeouts", "idle_s"), 7),
+        (("providers", "p", "query"), 2),
+        (("models", "p/m"), 8),
+        (("hooks", 0, "on"), 10),
+        (("hooks", 1), 11),
+        (("hooks", 1, "command", 0), 12),
+        (("hooks", 1, "on"), 16),
+        (("agents", "a", "permissions", 0, "action"), 18),
+        (("sandbox",), None),
+        ((), None),
+    ],
+)
+def test_the_line_of_a_key_is_that_of_its_statement_or_its_table(
+    key: Key, line: int | None
+) -> None:
+    assert line_of(DOCUMENT, key) == line

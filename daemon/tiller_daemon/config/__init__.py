@@ -3,8 +3,9 @@
 The configuration is read at the start, and again before a turn if the file has changed (`live`). A
 running turn keeps the configuration that it started with.
 
-`schema.py` and `model_schema.py` define the configuration, `load.py` reads it, and `live.py` reads
-it again when a file has changed. `projects.py` decides which projects the user trusts.
+`schema.py` and `model_schema.py` define the configuration, and `constraints.py` what its values
+must fulfil. `load.py` reads it, `source.py` finds the place of an error, and `live.py` reads the
+files again when one has changed. `projects.py` decides which projects the user trusts.
 `model_families.py` has the base prompt and editing tools for each family of models.
 
 # What a turn's start reads
@@ -37,6 +38,10 @@ three functions of `session/context/project_trust.py`: `configuration_for`, `tru
 agents and commands) and `project_hook_sandbox` (for hooks). Even a trusted project can only tighten
 the user's limits (`config/load.py`). Its hooks run in the same sandbox as the model's commands.
 """
+
+# The imports are the names that other packages use.
+# ruff: noqa: F401
+# pyright: reportUnusedImport=false
 
 from tiller_daemon.config.lasting_rules import (
     LastingRule,
@@ -71,36 +76,3 @@ from tiller_daemon.config.schema import (
     Sourcegraph,
     WebSearch,
 )
-
-__all__ = [
-    "Agent",
-    "Api",
-    "CompactionPolicy",
-    "Configuration",
-    "ConfigurationError",
-    "EditTool",
-    "Hook",
-    "HookMoment",
-    "KeyPlaces",
-    "LanguageServer",
-    "LastingRule",
-    "LastingRules",
-    "LastingRulesError",
-    "LiveConfiguration",
-    "McpServer",
-    "Model",
-    "OAuthClient",
-    "Project",
-    "ProjectHook",
-    "Provider",
-    "Retry",
-    "SandboxPolicy",
-    "Sourcegraph",
-    "StoredRule",
-    "TrustError",
-    "TrustedProjects",
-    "WebSearch",
-    "load_configuration",
-    "parse_project_hooks",
-    "rule_id",
-]

@@ -4,7 +4,15 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from tiller_protocol.prices import Price
+from tiller_daemon.config.constraints import (
+    FieldError,
+    ProxyUrl,
+    Url,
+    VariableName,
+    check_exclusive,
+    check_options,
+)
+from tiller_protocol import prices
 
 Api = Literal["openai_responses", "openai_chat", "anthropic_messages", "scripted"]
 EditTool = Literal["edit", "apply_patch", "both"]
@@ -17,7 +25,7 @@ Tokens = Annotated[int, Meta(ge=1, le=2**31)]
 class KeyPlaces(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The place of a key; at most one of these fields is set."""
 
-    api_key_env: str | None = None
+    api_key_env: VariableName | None = None
     """The variable that holds the key."""
     api_key_command: Command | None = None
     """A command that prints the key on its first line."""
@@ -25,6 +33,13 @@ class KeyPlaces(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file with the key on its first line."""
     api_key_keyring: str | None = None
     """The keyring entry that holds the key."""
+
+    def __post_init__(self) -> None:
+        check_exclusive(self, KEY_FIELDS)
+
+
+KEY_FIELDS = KeyPlaces.__struct_fields__
+"""The fields for the place of a key."""
 
 
 class Timeouts(Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,7 +59,7 @@ class Provider(KeyPlaces, frozen=True, forbid_unknown_fields=True):
 
     api: Api
     """The API dialect that the provider speaks."""
-    base_url: str | None = None
+    base_url: Url | None = None
     """The address; absent means the address of the API's vendor."""
     api_key_header: str | None = None
     """The header that carries the key; absent means the API's usual header."""
@@ -54,7 +69,7 @@ class Provider(KeyPlaces, frozen=True, forbid_unknown_fields=True):
     """Query parameters of each request."""
     timeouts: Timeouts = Timeouts()
     """How long the provider may be silent."""
-    proxy: str | None = None
+    proxy: ProxyUrl | None = None
     """The proxy; absent means the environment's proxy, and "" means no proxy."""
     ca_file: str | None = None
     """Certificates to trust in addition to the system's."""
@@ -66,6 +81,22 @@ class Provider(KeyPlaces, frozen=True, forbid_unknown_fields=True):
     """Extra fields of requests to all models."""
     prompt_header: str | None = None
     """Text with which the system prompt of each request begins."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_options(self.options, "options")
+        if self.api == "scripted" and self.scripts is None:
+            raise FieldError("a scripted provider needs `scripts`, the directory of its scripts")
+
+
+class PriceTier(prices.PriceTier, frozen=True, forbid_unknown_fields=True):
+    """A configured price, which rejects unknown keys."""
+
+
+class Price(prices.Price, frozen=True, forbid_unknown_fields=True):
+    """A configured price, which rejects unknown keys."""
+
+    tiers: tuple[PriceTier, ...] = ()
 
 
 class Model(Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,6 +118,11 @@ class Model(Struct, frozen=True, forbid_unknown_fields=True):
     """Named sets of further options, of which a user chooses one."""
     hosted_tools: dict[str, dict[str, Any]] = {}
     """The fields in requests of the tools that the provider runs itself, by tool name."""
+
+    def __post_init__(self) -> None:
+        check_options(self.options, "options")
+        for name, options in self.variants.items():
+            check_options(options, "variants", name)
 
 
 class Family(Struct, frozen=True, forbid_unknown_fields=True):

@@ -136,7 +136,7 @@ class TrustedProjects:
         try:
             self._load(project.workspace)
         except ConfigurationError as error:
-            problem = f"The configuration of {project.workspace} can't be used: {error.message}."
+            problem = f"The configuration of {project.workspace} can't be used: {error}."
             raise TrustError(problem) from None
         self._save({**self._trusted, str(project.workspace): digest})
         return project._replace(trusted=True)

@@ -3,11 +3,33 @@
 Secrets are never part of the configuration; a provider names the place of its key instead.
 """
 
+import re
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct, field, structs
 
-from tiller_daemon.config.model_schema import Command, Family, KeyPlaces, Model, Provider, Seconds
+from tiller_daemon.config.constraints import (
+    VARIABLE,
+    Extension,
+    FieldError,
+    ModelName,
+    ProviderName,
+    ServerName,
+    Url,
+    VariableName,
+    check_exclusive,
+    check_options,
+    expected,
+)
+from tiller_daemon.config.model_schema import (
+    KEY_FIELDS,
+    Command,
+    Family,
+    KeyPlaces,
+    Model,
+    Provider,
+    Seconds,
+)
 from tiller_daemon.config.retry import Retry
 from tiller_protocol.settings import Approve, Budget, FollowUps, Rule, SandboxMode, Steps
 
@@ -18,27 +40,12 @@ DEFAULT_MAX_STEPS = 200
 
 VariablePattern = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_*?\[\]!-]+$")]
 
-ConfigurationCode = Literal[
-    "missing_file",
-    "unreadable_file",
-    "syntax",
-    "unknown_key",
-    "wrong_type",
-    "invalid_value",
-    "not_allowed",
-]
-
 
 class ConfigurationError(Exception):
     """The configuration is invalid; the message names the source, the line and the key.
 
     The message never contains a value, which may be a secret in the wrong place.
     """
-
-    def __init__(self, code: ConfigurationCode, message: str) -> None:
-        super().__init__(message)
-        self.code: ConfigurationCode = code
-        self.message = message
 
 
 class Agent(Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,7 +60,7 @@ class Agent(Struct, frozen=True, forbid_unknown_fields=True):
     """The file of the prompt; excludes `prompt`."""
     prompt: str | None = None
     """The prompt; after loading also the text of `prompt_file`."""
-    model: str | None = None
+    model: ModelName | None = None
     """The agent's model; absent means the session's model."""
     variant: str | None = None
     """The variant of the model; absent means the configuration's variant, empty means none."""
@@ -68,6 +75,9 @@ class Agent(Struct, frozen=True, forbid_unknown_fields=True):
     max_steps: Steps | None = None
     """The most model requests per turn; absent means the configuration's limit."""
 
+    def __post_init__(self) -> None:
+        check_options(self.options, "options")
+
 
 class OAuthClient(Struct, frozen=True, forbid_unknown_fields=True):
     """A client that the user has registered with a server where clients can't register themselves.
@@ -77,7 +87,7 @@ class OAuthClient(Struct, frozen=True, forbid_unknown_fields=True):
 
     client_id: Annotated[str, Meta(min_length=1)]
     """The name that the server gave the client."""
-    client_secret_env: str | None = None
+    client_secret_env: VariableName | None = None
     """The variable that holds the secret."""
     client_secret_command: Command | None = None
     """A command that prints the secret on its first line."""
@@ -92,6 +102,11 @@ class OAuthClient(Struct, frozen=True, forbid_unknown_fields=True):
     """The scopes that a login asks for; empty means the scopes that the server names."""
     redirect_port: Annotated[int, Meta(ge=1, le=65_535)] | None = None
     """The registered port of `http://127.0.0.1:PORT/callback`; absent means any free port."""
+
+    def __post_init__(self) -> None:
+        check_exclusive(
+            self, (f"client_secret_{one.removeprefix('api_key_')}" for one in KEY_FIELDS)
+        )
 
     @property
     def secret_places(self) -> KeyPlaces:
@@ -113,9 +128,9 @@ class McpServer(KeyPlaces, frozen=True, forbid_unknown_fields=True):
     """The working directory, absolute after loading; absent means the user's home directory."""
     env: dict[str, str] = field(default_factory=dict[str, str])
     """Variables in addition to those that every child process gets."""
-    env_vars: tuple[str, ...] = ()
+    env_vars: tuple[VariableName, ...] = ()
     """Names of variables that are passed from the daemon's environment."""
-    url: str | None = None
+    url: Url | None = None
     """The address of a streamable HTTP server; excludes `command`."""
     headers: dict[str, str] = field(default_factory=dict[str, str])
     """Extra headers that are sent with each request."""
@@ -132,13 +147,25 @@ class McpServer(KeyPlaces, frozen=True, forbid_unknown_fields=True):
     enabled: bool = True
     """False turns the server off without removing its table."""
 
+    def __post_init__(self) -> None:
+        if not self.command and not self.url:
+            raise FieldError("expected `command`, which starts the server, or `url`, its address")
+        for one in ("url", "headers", "api_key_header", "oauth", *KEY_FIELDS):
+            check_exclusive(self, ("command", one))
+        for one in ("cwd", "env", "env_vars"):
+            check_exclusive(self, ("url", one))
+        check_exclusive(self, (*KEY_FIELDS, "oauth"))
+        # Not a type of names: an error would name the key, which may be a secret in a wrong place.
+        if not all(re.search(VARIABLE, name) for name in self.env):
+            raise FieldError("expected names of environment variables", "env")
+
 
 class LanguageServer(Struct, frozen=True, forbid_unknown_fields=True):
     """A language server; absent fields are taken from the built-in server with the same name."""
 
     command: Command | None = None
     """The program and its arguments, run without a shell."""
-    files: dict[str, str] = {}
+    files: dict[Extension, str] = {}
     """The protocol's language identifiers, by the ending of file names."""
     root_markers: tuple[str, ...] = ()
     """The server's root is the nearest directory with one of these files, else the workspace."""
@@ -148,6 +175,10 @@ class LanguageServer(Struct, frozen=True, forbid_unknown_fields=True):
     """Settings that are sent when the server requests them."""
     enabled: bool = True
     """False turns off a built-in server."""
+
+    def __post_init__(self) -> None:
+        if self.command and "/" in self.command[0] and not self.command[0].startswith("/"):
+            raise FieldError("expected the name of a program, or its absolute path", "command")
 
 
 class SandboxPolicy(Struct, frozen=True, forbid_unknown_fields=True):
@@ -195,8 +226,13 @@ class Fetch(Struct, frozen=True, forbid_unknown_fields=True):
 class Sourcegraph(KeyPlaces, frozen=True, forbid_unknown_fields=True):
     """The server of the tool `sourcegraph`."""
 
-    endpoint: str | None = None
+    endpoint: Url | None = None
     """The address of the server; absent means that the tool does not exist."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if any(structs.astuple(self)) and not self.endpoint:
+            raise FieldError("expected `endpoint`, the address of the server")
 
 
 class WebSearch(KeyPlaces, frozen=True, forbid_unknown_fields=True):
@@ -204,8 +240,15 @@ class WebSearch(KeyPlaces, frozen=True, forbid_unknown_fields=True):
 
     engine: Literal["searxng", "brave"] | None = None
     """The engine whose API the server speaks; absent means that the tool does not exist."""
-    endpoint: str | None = None
+    endpoint: Url | None = None
     """The address of the server; absent means Brave's own server."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if any(structs.astuple(self)) and not self.engine:
+            raise FieldError("expected `engine` with the value `searxng` or `brave`")
+        if self.engine == "searxng" and not self.endpoint:
+            raise FieldError("expected `endpoint`, the address of the SearXNG server")
 
 
 HookMoment = Literal[
@@ -240,6 +283,17 @@ class Hook(Struct, frozen=True, forbid_unknown_fields=True):
     on_failure: Literal["go_on", "deny"] = "go_on"
     """Whether a failed hook denies; only for `turn_start` and `tool_before`."""
 
+    def __post_init__(self) -> None:
+        if self.tool != "*" and self.on not in ("tool_before", "tool_after"):
+            problem = "only a hook on `tool_before` or `tool_after` can have this key"
+            raise FieldError(problem, "tool")
+        if self.on_failure != "go_on" and self.on not in ("turn_start", "tool_before"):
+            problem = "only a hook on `turn_start` or `tool_before` can have this key"
+            raise FieldError(problem, "on_failure")
+        # `join` accepts both forms of a command, a text and a list.
+        if not "".join(self.command).strip():
+            raise FieldError("expected a command", "command")
+
 
 class ProjectHook(Hook, frozen=True, forbid_unknown_fields=True):
     """A trusted project's hook, which runs in the sandbox of the model's commands."""
@@ -248,13 +302,13 @@ class ProjectHook(Hook, frozen=True, forbid_unknown_fields=True):
 class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     """The complete configuration. Models are named `provider/model`."""
 
-    model: str | None = None
+    model: ModelName | None = None
     """The model for sessions that choose no model."""
     variant: str | None = None
     """The variant for sessions and agents that choose no variant."""
-    small_model: str | None = None
+    small_model: ModelName | None = None
     """The model for small tasks such as titles; absent means the turn's model."""
-    compaction_model: str | None = None
+    compaction_model: ModelName | None = None
     """The model for summaries of long histories; absent means the turn's model."""
     compaction: CompactionPolicy = CompactionPolicy()
     """When history is shortened."""
@@ -280,9 +334,9 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     """The directory for recordings of models' responses in each session; absolute after loading."""
     env_keep: tuple[VariablePattern, ...] = ()
     """Patterns of variables that commands inherit in addition to the usual ones."""
-    providers: dict[str, Provider] = {}
+    providers: dict[ProviderName, Provider] = {}
     """The providers by name."""
-    models: dict[str, Model] = {}
+    models: dict[ModelName, Model] = {}
     """The configuration of models, by `provider/model`."""
     families: dict[str, Family] = {}
     """The families of models by name; they come before the built-in families."""
@@ -292,7 +346,7 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     """The rules; the last matching rule wins."""
     sandbox: SandboxPolicy = SandboxPolicy()
     """What models' commands may do."""
-    mcp: dict[str, McpServer] = {}
+    mcp: dict[ServerName, McpServer] = {}
     """The MCP servers by name."""
     fetch: Fetch = Fetch()
     """The addresses that the tool `fetch` may reach."""
@@ -304,3 +358,33 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     """The language servers by name."""
     hooks: tuple[Hook, ...] = ()
     """The hooks in order of execution; a trusted project's hooks come last."""
+
+
+class ProjectConfiguration(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a trusted project's file may set.
+
+    It can name no servers, files or commands, except for the commands of hooks, which run in the
+    sandbox.
+    """
+
+    model: ModelName | None = None
+    """Overrides the user's model."""
+    small_model: ModelName | None = None
+    """Overrides the user's model for small tasks."""
+    approve: Annotated[Literal["never"], expected("a project may only set it to `never`")] = "never"
+    """Overrides the user's default for approving calls."""
+    max_steps: Steps = 1
+    """Lowers the user's limit."""
+    permissions: tuple[Rule, ...] = ()
+    """Denials, which come after the user's rules."""
+    hooks: tuple[ProjectHook, ...] = ()
+    """Hooks, which come after the user's hooks."""
+
+    def __post_init__(self) -> None:
+        for index, rule in enumerate(self.permissions):
+            if rule.action != "deny":
+                # Later rules win, so `ask` would override the user's denials.
+                problem = (
+                    "a project may only use `deny`: other actions could override your own denials"
+                )
+                raise FieldError(problem, "permissions", index, "action")

@@ -1,44 +1,39 @@
-"""Parses one source of configuration (a file, a variable, `-c`), and checks its types. Pure.
+"""A source of configuration (a file, a variable, `-c`), and the place of an error in it. Pure.
 
-Types are checked step by step instead of by one `msgspec.convert`, whose errors name neither the
-key of a table nor a line.
+`msgspec.convert` says whether values are valid. Its own messages name neither the key of a table
+nor a line, and may quote a value, so they are replaced here.
 """
 
 import difflib
-import tomllib
-from collections.abc import Mapping
-from types import NoneType, UnionType
-from typing import Any, Literal, cast, get_args, get_origin
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
-from msgspec import NODEFAULT
+from msgspec import Meta, Struct, structs
 
-from tiller_daemon.config.schema import Configuration, ConfigurationCode, ConfigurationError
-from tiller_daemon.config.toml import TomlError, parse_toml
-
-Key = tuple[str | int, ...]
-Table = dict[str, Any]
+from tiller_daemon.config.constraints import FieldError
+from tiller_daemon.config.schema import Configuration, ConfigurationError
+from tiller_daemon.config.toml import Key, Table, TomlError, line_of, parse_toml
 
 UTF_8_SIG = "utf-8-sig"
 """The encoding of files. Some editors on Windows write a byte order mark, which is no text."""
 
-LINES_SEARCHED_MAX = 1_000
-SEARCHED_CHARS_MAX = 2 * 1024 * 1024
-"""How much of a file is searched for the line of an error. The search takes quadratic time, but
-with these limits at most some seconds."""
+_Converted = TypeVar("_Converted")
 
 
-class Source(msgspec.Struct, frozen=True):
-    """A source of values: its name for people and, for a file, its text to find lines in."""
+class Source(NamedTuple):
+    """A source: its name for people, its values and, for a file, its text to find lines in."""
 
     name: str
+    values: Table
     text: str = ""
 
-    def error(self, code: ConfigurationCode, key: Key, problem: str) -> ConfigurationError:
+    def error(self, key: Key, problem: str) -> ConfigurationError:
         """Return an error about `key` in this source."""
-        line = _line_of(self.text, key)
+        line = line_of(self.text, key)
         place = f"{self.name}, line {line}" if line else self.name
-        return ConfigurationError(code, f"{place}: {dotted(key)}: {problem}")
+        return ConfigurationError(f"{place}: {dotted(key)}: {problem}")
 
 
 def dotted(key: Key) -> str:
@@ -53,169 +48,127 @@ def dotted(key: Key) -> str:
     return text
 
 
-def parse(source: Source, *, find_lines: bool = True) -> Table:
-    """Return the values of a file, with types checked; raises `ConfigurationError`.
-
-    A hostile file can make it slow to find the line of an error, so turn off `find_lines` for files
-    that are not trusted.
-    """
+def parse(name: str, text: str) -> Source:
+    """Return the source for a file's text; raises `ConfigurationError` if it is not TOML."""
     try:
-        values = parse_toml(source.text)
+        return Source(name, parse_toml(text), text)
     except TomlError as error:
-        raise ConfigurationError("syntax", f"{source.name}: {error}") from None
-    check(values, Configuration, (), source if find_lines else Source(source.name))
-    return values
+        raise ConfigurationError(f"{name}: {error}") from None
 
 
-def assign(key: tuple[str, ...], text: str, source: Source) -> Table:
-    """Return the table that sets `key` to `text`, which is a TOML value or a bare string.
+def assign(name: str, key: tuple[str, ...], text: str) -> Source:
+    """Return the source that sets `key` to `text`, which is a TOML value or a bare string.
 
-    A TOML value of the wrong type is tried as a bare string as well, so that a name may be `4`.
+    A TOML value of the wrong type is a bare string if that fits, so that a name may be `4`.
     """
     try:
         value = parse_toml(f"value = {text}")["value"] if "\n" not in text else text
     except TomlError:
         value = text
+    tables = [_nested(key, value), _nested(key, text)]
+    return Source(name, next((one for one in tables if _fits(one, key)), tables[0]))
+
+
+def convert(values: Table, kind: type[_Converted], sources: Sequence[Source]) -> _Converted:
+    """Return values, merged from `sources`, as `kind`; raises `ConfigurationError`."""
+    if found := find_problem(values, kind):
+        raise error_in(sources, *found)
+    return msgspec.convert(values, kind)
+
+
+def error_in(sources: Sequence[Source], key: Key, problem: str) -> ConfigurationError:
+    """Return an error about `key` in the last source that sets it, or else a table around it."""
+    source = max(reversed(sources), key=lambda source: _depth(source.values, key))
+    return source.error(key, problem)
+
+
+def find_problem(value: object, kind: object) -> tuple[Key, str] | None:
+    """Return the innermost key whose value does not have the type `kind`, and why, as a clause."""
     try:
-        return _checked(key, value, source)
-    except ConfigurationError as error:
-        if error.code != "wrong_type" or isinstance(value, str):
-            raise
-        try:
-            return _checked(key, text, source)
-        except ConfigurationError:
-            raise error from None
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        for part, inner, inner_kind in _parts(value, kind):
+            if found := find_problem(inner, inner_kind):
+                return (part, *found[0]), found[1]
+        return _describe(value, kind, error)
+    return None
 
 
-def merge(below: Table, above: Table) -> Table:
-    """Merge two tables key by key; other values in `above` replace the values in `below`."""
-    merged = dict(below)
-    for key, value in above.items():
-        old = merged.get(key)
-        both = isinstance(old, dict) and isinstance(value, dict)
-        merged[key] = merge(cast("Table", old), cast("Table", value)) if both else value
-    return merged
-
-
-def check(value: object, expected: object, key: Key, source: Source) -> None:
-    """Raise `ConfigurationError` unless `value` has the type `expected`; fields may be missing."""
-    origin = get_origin(expected)
-    if struct := _struct(expected):
-        _check_struct(_table(value, key, source), struct, key, source)
-    elif origin is dict:
-        for name, inner in _table(value, key, source).items():
-            check(inner, get_args(expected)[1], (*key, name), source)
-    elif origin is tuple and isinstance(value, list):
-        for index, inner in enumerate(cast("list[object]", value)):
-            check(inner, get_args(expected)[0], (*key, index), source)
-            # Items of lists are not merged with other layers' items.
-            check_complete(inner, get_args(expected)[0], (*key, index), source)
-    else:
-        try:
-            msgspec.convert(value, cast("Any", expected))
-        except msgspec.ValidationError as error:
-            raise source.error("wrong_type", key, _describe_type_error(error, expected)) from None
-
-
-def check_complete(value: object, expected: object, key: Key, source: Source) -> None:
-    """Raise `ConfigurationError` if a struct in `value` lacks a required field."""
-    if struct := _struct(expected):
-        table = cast("Table", value)
-        for field in msgspec.structs.fields(struct):
-            if field.name in table:
-                check_complete(table[field.name], field.type, (*key, field.name), source)
-            elif field.default is NODEFAULT and field.default_factory is NODEFAULT:
-                raise source.error("invalid_value", key, f"`{field.name}` is missing")
-    elif get_origin(expected) is dict:
-        for name, inner in cast("Table", value).items():
-            check_complete(inner, get_args(expected)[1], (*key, name), source)
-
-
-def has(values: object, key: Key) -> bool:
-    """Whether `values` contains `key`."""
-    for part in key:
-        if isinstance(values, dict) and part in values:
-            values = cast("Table", values)[cast("str", part)]
-        elif isinstance(values, list) and isinstance(part, int):
-            rows = cast("list[object]", values)
-            if part >= len(rows):
-                return False
-            values = rows[part]
-        else:
-            return False
-    return True
-
-
-def suggest(name: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
+def suggest(name: str, known: Collection[str]) -> str:
     """Return a hint: the known name most similar to `name`, or a list of all known names."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    if close:
+    if close := difflib.get_close_matches(name, known, n=1):
         return f"did you mean `{close[0]}`?"
-    return "known are " + ", ".join(f"`{one}`" for one in known) if known else "there are none"
+    return f"known are {_listed(known)}" if known else "there are none"
 
 
-def _checked(key: tuple[str, ...], value: object, source: Source) -> Table:
-    table = cast("Table", value)
-    for name in reversed(key):
-        table = {name: table}
-    check(table, Configuration, (), source)
-    return table
+def _nested(key: tuple[str, ...], value: object) -> Table:
+    return {key[0]: _nested(key[1:], value) if key[1:] else value}
 
 
-def _check_struct(table: Table, expected: type[msgspec.Struct], key: Key, source: Source) -> None:
-    types = {field.name: field.type for field in msgspec.structs.fields(expected)}
-    for name, inner in table.items():
-        if name not in types:
-            hint = suggest(name, tuple(types))
-            raise source.error("unknown_key", (*key, name), f"unknown key; {hint}")
-        check(inner, types[name], (*key, name), source)
+def _fits(values: Table, key: Key) -> bool:
+    """Whether the value of `key` is valid. Another source may set what a table around it lacks."""
+    found = find_problem(values, Configuration)
+    return found is None or len(found[0]) < len(key)
 
 
-def _struct(expected: object) -> type[msgspec.Struct] | None:
-    """Return the struct `S` if the type is `S` or `S | None`; else None."""
-    if get_origin(expected) is UnionType:
-        (expected, *others) = get_args(expected)
-        if others != [NoneType]:
-            return None
-    return expected if isinstance(expected, type) and issubclass(expected, msgspec.Struct) else None
-
-
-def _table(value: object, key: Key, source: Source) -> Table:
-    if not isinstance(value, dict):
-        raise source.error("wrong_type", key, "expected a table")
-    return cast("Table", value)
-
-
-def _describe_type_error(error: msgspec.ValidationError, expected: object) -> str:
-    """Return msgspec's message, or for a `Literal` another one that does not quote the value."""
-    for one in (expected, *get_args(expected)):
-        if get_origin(one) is Literal:
-            return "expected one of " + ", ".join(f"`{choice}`" for choice in get_args(one))
-    text = str(error).split(" - at ")[0].replace(" | null", "")
-    return text[:1].lower() + text[1:]
-
-
-def _line_of(text: str, key: Key) -> int | None:
-    """Return the line of the first statement that sets `key`, or else its closest known table.
-
-    tomllib reports no lines, so ever longer beginnings of the file are parsed. The first beginning
-    that contains the key ends with the statement that sets it.
-    """
-    lines = text.splitlines()[:LINES_SEARCHED_MAX]
-    found: int | None = None
-    depth = 1
-    begin = 1
-    searched = 0
-    for number in range(1, len(lines) + 1):
-        beginning = "\n".join(lines[:number])
-        searched += len(beginning)
-        if searched > SEARCHED_CHARS_MAX:
-            break
+def _depth(values: Table, key: Key) -> int:
+    """Return how many parts of `key` lead to a value."""
+    inner: Any = values
+    for depth, part in enumerate(key):
         try:
-            values = tomllib.loads(beginning)
-        except tomllib.TOMLDecodeError:
-            continue
-        while depth <= len(key) and has(values, key[:depth]):
-            found, depth = begin, depth + 1
-        begin = number + 1
-    return found
+            inner = inner[part]
+        except (LookupError, TypeError):
+            return depth
+    return len(key)
+
+
+def _parts(value: object, kind: object) -> Iterator[tuple[str | int, object, object]]:
+    """Yield what is in a value, with its key and type; names in a table have a type as well."""
+    table = cast("Table", value) if isinstance(value, dict) else {}
+    for one in _alternatives(kind):
+        if get_origin(one) is tuple and isinstance(value, list):
+            for index, inner in enumerate(cast("list[object]", value)):
+                yield index, inner, get_args(one)[0]
+        elif get_origin(one) is dict:
+            for name, inner in table.items():
+                yield from zip((name, name), (name, inner), get_args(one), strict=True)
+        else:
+            types = _fields(one)
+            yield from ((name, table[name], types[name]) for name in table if name in types)
+
+
+def _alternatives(kind: object) -> Iterator[Any]:
+    """Yield the types of a union, and the constraints on them."""
+    if get_origin(kind) in (Annotated, Union, UnionType):
+        for one in get_args(kind):
+            yield from _alternatives(one)
+    else:
+        yield kind
+
+
+def _fields(kind: object) -> dict[str, Any]:
+    """Return the types of a struct's fields; none for another type."""
+    if not isinstance(kind, type) or not issubclass(kind, Struct):
+        return {}
+    return {field.name: field.type for field in structs.fields(kind)}
+
+
+def _describe(value: object, kind: object, error: Exception) -> tuple[Key, str]:
+    if isinstance(error.__cause__, FieldError):
+        return error.__cause__.key, str(error.__cause__)
+    for one in _alternatives(kind):
+        if isinstance(one, Meta) and one.extra:
+            return (), one.extra["expected"]
+        if get_origin(one) is Literal:
+            return (), f"expected one of {_listed(get_args(one))}"
+        if isinstance(value, dict) and (fields := _fields(one)):
+            for name in cast("Table", value):
+                if name not in fields:
+                    return (name,), f"unknown key; {suggest(name, fields)}"
+    text = str(error).split(" - at ")[0].replace(" | null", "").replace("`object`", "a table")
+    _, _, missing = text.partition("missing required field ")
+    return (), f"{missing} is missing" if missing else text[:1].lower() + text[1:]
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

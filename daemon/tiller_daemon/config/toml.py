@@ -2,7 +2,12 @@
 
 import re
 import tomllib
-from typing import Any, Final
+from collections import Counter
+from itertools import takewhile
+from typing import Any, Final, cast
+
+Key = tuple[str | int, ...]
+Table = dict[str, Any]
 
 KEY_PARTS_MAX: Final = 16
 """The most parts that a key may have. `tomllib` takes quadratic time for a key of many parts; with
@@ -26,7 +31,7 @@ class TomlError(ValueError):
     """A text is not TOML that can be used; the message is a clause that says why."""
 
 
-def parse_toml(text: str) -> dict[str, Any]:
+def parse_toml(text: str) -> Table:
     """Return the values of a TOML document; raises `TomlError`."""
     if line := _line_of_long_key(text):
         raise TomlError(
@@ -41,6 +46,50 @@ def parse_toml(text: str) -> dict[str, Any]:
     except ValueError:
         # Python converts no integer of more than 4,300 digits.
         raise TomlError("a number in it is too long, or a time is out of range") from None
+
+
+def parse_key(text: str) -> tuple[str, ...]:
+    """Return the parts of a dotted key, or () for other text; quotes are as in TOML."""
+    try:
+        table: Any = parse_toml(f"{text} = 0")
+    except TomlError:
+        return ()
+    key: list[str] = []
+    while isinstance(table, dict) and table:
+        ((part, table),) = cast("Table", table).items()
+        key.append(part)
+    return tuple(key)
+
+
+def line_of(text: str, key: Key) -> int | None:
+    """Return the line of the statement that sets `key` in a valid document, or the closest table.
+
+    Takes linear time. Keys that contain `=` are not found, nor is what follows a list of lists.
+    """
+    found, depth = None, 0
+    table: Key = ()
+    rows = Counter[Key]()
+    for number, line in enumerate(_QUOTED.sub(_keep_short, text).split("\n"), 1):
+        header = line.strip().startswith("[")
+        named: Key = parse_key(line.strip("[] \t\r") if header else line.partition("=")[0])
+        if not named:
+            continue
+        if line.strip().startswith("[["):
+            rows[named] += 1
+            named = (*named, rows[named] - 1)
+        table, named = (named, named) if header else (table, (*table, *named))
+        common = sum(
+            1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(named, key, strict=False))
+        )
+        if common > depth:
+            found, depth = number, common
+    return found
+
+
+def _keep_short(quoted: re.Match[str]) -> str:
+    """Return a string, or empty lines instead of a comment or a string of several lines."""
+    is_short = quoted[0][0] != "#" and quoted[0][:3] not in ('"""', "'''")
+    return quoted[0] if is_short else "\n" * quoted[0].count("\n")
 
 
 def _line_of_long_key(text: str) -> int | None:

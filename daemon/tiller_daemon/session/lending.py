@@ -4,8 +4,11 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
+
 from tiller_daemon.config import McpServer
-from tiller_daemon.config.semantics import mcp_server_problem
+from tiller_daemon.config.constraints import ServerName
+from tiller_daemon.config.source import find_problem
 from tiller_daemon.errors import RejectionError
 from tiller_protocol.lending import LentServer
 
@@ -27,9 +30,7 @@ def checked_servers(lent: tuple[LentServer, ...]) -> Mapping[str, McpServer]:
         if one.name in servers:
             message = f"Two MCP servers are called {one.name!r}. Give each server its own name."
             raise RejectionError("invalid_settings", message)
-        servers[one.name] = McpServer(
-            command=one.command or None, env=one.env, url=one.url, headers=one.headers
-        )
+        servers[one.name] = msgspec.convert(_table(one), McpServer)
     if (size := sum(map(_size, lent))) > LENT_CHARS_MAX:
         message = (
             f"The definitions of the MCP servers have {size:,} characters; at most "
@@ -42,13 +43,20 @@ def checked_servers(lent: tuple[LentServer, ...]) -> Mapping[str, McpServer]:
 def _problem(server: LentServer) -> str:
     if any(server.command[:1]) == bool(server.url):
         return "expected either `command` or `url`"
-    given = {"url": server.url} if server.url else {}
-    if found := mcp_server_problem(server.name, {**given, "env": server.env}):
-        return f"`{found.field}`: {found.problem}" if found.field else found.problem
+    if found := find_problem({server.name: _table(server)}, dict[ServerName, McpServer]):
+        key, problem = found
+        return f"`{key[1]}`: {problem}" if key[1:] else problem
     texts = (*server.headers, *server.headers.values())
     if any(_NOT_IN_HEADERS.search(text) for text in texts) or "" in server.headers:
         return "`headers`: names and values may contain only printable ASCII characters"
     return ""
+
+
+def _table(server: LentServer) -> dict[str, object]:
+    """Return the fields of the configured server that is like a lent one."""
+    if server.url:
+        return {"url": server.url, "headers": server.headers}
+    return {"command": server.command, "env": server.env}
 
 
 def _size(server: LentServer) -> int:

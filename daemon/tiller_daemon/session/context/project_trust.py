@@ -37,7 +37,7 @@ def configuration_for(services: Services, workspace: str) -> Configuration:
     try:
         return services.user.projects.configuration(workspace)
     except ConfigurationError as error:
-        message = f"{error.message}. Fix this or, to stop trusting the project, run: tiller untrust"
+        message = f"{error}. Fix this or, to stop trusting the project, run: tiller untrust"
         raise RejectionError("invalid_settings", message) from None
 
 
