@@ -2,18 +2,21 @@
 
 import contextlib
 import os
+import select
 import signal
 import time
 
 import pytest
 
 from support.event_bodies import started
-from support.fake_daemon import FakeDaemon
+from support.fake_daemon import FakeDaemon, Refusal
 from tiller_client.connecting.connection import DaemonConnection
-from tiller_client.errors import NoDaemon
+from tiller_client.errors import NoDaemon, RejectedError
+from tiller_client.following import subscription
 from tiller_client.following import watch as watch_module
 from tiller_client.following.watch import Signals, Watch
 from tiller_protocol.events import SessionCreated, SessionTitled
+from tiller_protocol.ops import Replay
 from tiller_protocol.places import Places
 from tiller_protocol.settings import Settings
 
@@ -33,9 +36,9 @@ def wait_for(watch: Watch, seq: int, *, busy: bool = True) -> list[int]:
 
 @pytest.fixture(autouse=True)
 def only_what_is_tested_asks_for_replays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch_module, "SILENCE_BUSY_S", 1e9)
-    monkeypatch.setattr(watch_module, "SILENCE_IDLE_S", 1e9)
-    monkeypatch.setattr(watch_module, "RENEW_S", 1e9)
+    monkeypatch.setattr(subscription, "SILENCE_BUSY_S", 1e9)
+    monkeypatch.setattr(subscription, "SILENCE_IDLE_S", 1e9)
+    monkeypatch.setattr(subscription, "RENEW_S", 1e9)
 
 
 @pytest.mark.parametrize("limit", ["SILENCE_BUSY_S", "SILENCE_IDLE_S"])
@@ -53,7 +56,7 @@ def test_the_lost_last_event_of_a_burst_comes_after_a_silence(
             wait_for(watch, 1)
             read_until_quiet(watch)
             daemon.add(SESSION, [started()], lost=True)
-            monkeypatch.setattr(watch_module, limit, 0.01)
+            monkeypatch.setattr(subscription, limit, 0.01)
             assert wait_for(watch, 2, busy=limit == "SILENCE_BUSY_S") == [2]
 
 
@@ -116,6 +119,27 @@ def test_what_was_missed_comes_at_once_after_a_stop(places: Places) -> None:
             read_until_quiet(watch)
             daemon.add(SESSION, [SessionTitled("missed")], lost=True)
             os.kill(os.getpid(), signal.SIGCONT)
+            assert wait_for(watch, 2) == [2]
+
+
+@pytest.mark.promise("G2")
+def test_events_that_came_live_are_kept_when_a_replay_is_rejected(places: Places) -> None:
+    with FakeDaemon(places.runtime) as daemon:
+        daemon.add(SESSION, [SessionCreated("/w", Settings())])
+        with (
+            DaemonConnection(places, "test", may_start=False) as connection,
+            Signals("detached") as signals,
+            Watch(connection, SESSION, signals) as watch,
+        ):
+            wait_for(watch, 1)
+            read_until_quiet(watch)
+            daemon.refusals[Replay] = Refusal("unavailable", "try again")
+            daemon.add(SESSION, [SessionTitled("a")])
+            assert select.select(watch.sources, [], [], TIMEOUT_S)[0]
+            watch.suspect_gap()
+            with pytest.raises(RejectedError):
+                watch.wait(busy=True)
+            daemon.refusals.clear()
             assert wait_for(watch, 2) == [2]
 
 

@@ -6,7 +6,6 @@ import time
 from typing import Literal
 
 from tiller_client.acp.asking import Asking
-from tiller_client.acp.following import Following
 from tiller_client.acp.lending import Loan
 from tiller_client.acp.options import Offer, modes_of, offer_of, options_of, window_of
 from tiller_client.acp.pending import PendingPrompts
@@ -24,13 +23,15 @@ from tiller_client.acp.updates import (
 )
 from tiller_client.acp.view import SessionView, iso_time, usage
 from tiller_client.connecting.connection import DaemonConnection
-from tiller_client.errors import RejectedError, TillerError
+from tiller_client.errors import NoDaemon, RejectedError, TillerError
 from tiller_client.following.catchup import leaving
 from tiller_client.following.snapshots import read_snapshot
+from tiller_client.following.subscription import Subscription
 from tiller_protocol.answers import (
     AnyResult,
     CatalogResult,
     Queued,
+    ReplayResult,
     Started,
     Steered,
 )
@@ -43,7 +44,7 @@ from tiller_protocol.events import (
     TurnEnded,
 )
 from tiller_protocol.fold import fold_replayed
-from tiller_protocol.ops import Catalog, Interrupt, QueueEdit, UserInput
+from tiller_protocol.ops import Catalog, Interrupt, QueueEdit, Replay, UserInput
 
 OUTPUT_INTERVAL_S = 0.2
 """Shortest time between two updates with the output of running calls."""
@@ -65,7 +66,7 @@ class EditorSession:
         session_id: str,
         directory: str,
     ) -> None:
-        """Subscribe, read the session and lend.
+        """Read the session, lend and subscribe.
 
         Raises the same errors as `DaemonConnection.submit`, and `RpcFailure` if the session does
         not work in `directory`, unless that is empty.
@@ -75,17 +76,12 @@ class EditorSession:
         self._connection = connection
         self._peer = peer
         self._shows_queue = client.shows_queue
-        self._following = Following(connection, session_id)
-        try:
-            self.snapshot = read_snapshot(connection.ask, session_id)
-            self._check(directory)
-            loan.renew()
-            self._offer = self._ask_offer()
-        except BaseException:
-            self._following.close()
-            raise
+        self.snapshot = read_snapshot(connection.ask, session_id)
+        self._check(directory)
+        loan.renew()
+        self._offer = self._ask_offer()
+        self._following = Subscription(connection, session_id, self.snapshot.seq)
         self._chosen = self.opened
-        self._following.begin(self.snapshot.seq)
         self._view = SessionView(client)
         self._prompts = PendingPrompts(peer, self._unqueue)
         self._asking = Asking(connection, peer, client, session_id)
@@ -207,12 +203,22 @@ class EditorSession:
             )
 
     def _take(self, *, busy: bool) -> None:
-        taken = self._following.take(busy=busy)
+        ask = self._connection.ask if busy else self._ask_connected
+        try:
+            taken = self._following.take(ask, busy=busy)
+        except NoDaemon:
+            return
         if taken.started_over:
             raise TillerError(NEW_LOG)
         for event in taken.events:
             fold_replayed(self.snapshot, event)
             self._show(event)
+
+    def _ask_connected(self, op: Replay, kind: type[ReplayResult]) -> ReplayResult:
+        """Ask for a replay while nobody waits for a turn, which starts no daemon."""
+        if not self._following.connected:
+            raise NoDaemon("no daemon is connected")
+        return self._connection.look(op, kind)
 
     def _input(
         self, blocks: tuple[ContentBlock, ...], delivery: Literal["steer", "queue"]

@@ -122,7 +122,7 @@ class RunningTurn:
             return True
         if not self._has_looked:  # the others are known as of some seconds ago
             self._has_looked = True
-            self._watch.look_for_others()
+            self._watch.suspect_gap()
             return True
         return False
 

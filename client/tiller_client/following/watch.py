@@ -14,30 +14,18 @@ from typing import Any, NamedTuple, Self
 
 from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.connecting.silence import Silence
-from tiller_client.connecting.sockets import EventSocket
 from tiller_client.errors import Detached, NoAnswer, NoDaemon, RejectedError
-from tiller_client.following.catchup import RENEW_S, Follower, ReplayedEvents
+from tiller_client.following.subscription import Subscription
 from tiller_client.program_name import program
 from tiller_protocol.answers import ReplayResult
 from tiller_protocol.events import Event
-
-SILENCE_BUSY_S = 1.0
-"""Silence during a turn after which to ask for a replay, as the last event may be lost."""
-
-SILENCE_IDLE_S = 5.0
-"""The same limit while no turn is running: the first event of the next turn may be lost."""
-
-RESTART_S = 1.0
-"""Time after a lost connection during which somebody else may restart the daemon."""
-
-SHUTDOWN_TIMEOUT_S = 30.0
-"""How long to retry while a daemon is shutting down."""
+from tiller_protocol.ops import Replay
 
 NEXT_DAEMON_S = 30.0
 """How long a verb that shows one turn waits for the daemon after one that was stopped. A restart
 takes less; without one, nobody would start the daemon whose turn a script waits for."""
 
-SHUTDOWN_RETRY_S = 0.2
+STOPPED_RETRY_S = 0.2
 STOPPED = (
     "the daemon was stopped; waiting for the next one; to start it: {} daemon start; to leave, "
     "press Ctrl-C"
@@ -148,46 +136,6 @@ class Signals(Wakeup):
             raise Detached(self._detached)
 
 
-class Subscription:
-    """A subscription to one session's events, with the times after which a replay is due."""
-
-    def __init__(self, connection: DaemonConnection, session_id: str, after: int = 0) -> None:
-        """Subscribe; the events after number `after` are wanted."""
-        self.connection = connection
-        self.session_id = session_id
-        self._follower = Follower(connection.hello.log_id, after)
-        self._socket = EventSocket(connection.places, session_id)
-        self._last_event_at = self._replayed_at = time.monotonic()
-
-    def close(self) -> None:
-        """Close the socket for events; the caller closes the connection."""
-        self._socket.close()
-
-    @property
-    def caught_up(self) -> bool:
-        """Whether all events known to be in the log were delivered."""
-        return self._follower.wanted is None
-
-    @property
-    def connected(self) -> bool:
-        """Whether a daemon that sends events is connected, as far as is known."""
-        return bool(self._socket.sources)
-
-    def _take_live(self, *, busy: bool) -> list[Event]:
-        """Return the live events that are next; require a replay if others may be missing."""
-        events = self._follower.take_live(self._socket.drain())
-        now = time.monotonic()
-        if events:
-            self._last_event_at = now
-        is_silent = now - self._last_event_at > (SILENCE_BUSY_S if busy else SILENCE_IDLE_S)
-        if is_silent or now - self._replayed_at > RENEW_S:
-            self._last_event_at = self._replayed_at = now
-            self._follower.suspect_gap()
-        if self._socket.take_joined():
-            self._follower.suspect_gap()
-        return events
-
-
 class Watch(Subscription):
     """The updates of one session; a context manager. Every event comes once, in order."""
 
@@ -214,27 +162,12 @@ class Watch(Subscription):
             )
         super().__init__(connection, session_id, after)
         self._wakeup = wakeup
-        self._connected_at = time.monotonic()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @property
-    def others(self) -> Sequence[str]:
-        """Names of the other frontends that have the session open, as of some seconds ago."""
-        return self._follower.others
-
-    def look_for_others(self) -> None:
-        """Let the next `wait` bring `others` up to date."""
-        self._follower.suspect_gap()
-
-    @property
-    def last(self) -> int:
-        """The number of the last event delivered."""
-        return self._follower.last
 
     def wait(self, *, busy: bool, keyboard: int | None = None) -> WatchUpdate:
         """Wait a short time for an update, which may be empty.
@@ -243,22 +176,16 @@ class Watch(Subscription):
         the same errors as `DaemonConnection.submit` if a replay fails, and `Detached` after a
         second Ctrl-C.
         """
-        if self._follower.wanted is not None:
-            try:
-                delivery = self._replay()
-            except RejectedError as error:
-                if not error.is_cut_off:
-                    raise
-                self._follower.take_cut_off()
-                return self._with_signals(WatchUpdate(cut_off=error))
-            return self._with_signals(WatchUpdate(delivery.events, delivery.started_over))
-        ready = self._select(TICK_BUSY_S if busy else TICK_IDLE_S, keyboard)
-        events = self._take_live(busy=busy)
-        if self._is_lost():
-            self._follower.suspect_gap()
+        longest = min(TICK_BUSY_S if busy else TICK_IDLE_S, self.wait_s_max(busy=busy))
+        ready = self._select(longest, keyboard if longest else None)
+        try:
+            taken = self.take(self._ask_replay, busy=busy)
+        except RejectedError as error:
+            if not error.is_cut_off:
+                raise
+            return self._with_signals(WatchUpdate(cut_off=error))
         line = _read_line(keyboard) if keyboard is not None and keyboard in ready else None
-        update = WatchUpdate(events, line=line or None, input_ended=line == "")
-        return self._with_signals(update)
+        return self._with_signals(WatchUpdate(*taken, line=line or None, input_ended=line == ""))
 
     def typed_ahead(self, keyboard: int) -> list[str]:
         """Return the lines that were typed but not read yet; drop an end of input."""
@@ -274,7 +201,7 @@ class Watch(Subscription):
         sources = [*self._socket.sources, self._wakeup.fd]
         if keyboard is not None and _in_foreground(keyboard):
             sources.append(keyboard)
-        return select.select(sources, [], [], min(timeout_s, self._socket.wait_s_max))[0]
+        return select.select(sources, [], [], timeout_s)[0]
 
     def _with_signals(self, update: WatchUpdate) -> WatchUpdate:
         """Add the signals since the last update, after which a replay shows whether a turn runs."""
@@ -285,22 +212,8 @@ class Watch(Subscription):
             self._follower.suspect_gap()
         return update._replace(interrupted=interrupted, continued=continued)
 
-    def _is_lost(self) -> bool:
-        """Whether the connection has been lost for a while, so that a replay should be tried."""
-        now = time.monotonic()
-        if self.connected:
-            self._connected_at = now
-        return now - self._connected_at > RESTART_S
-
-    def _replay(self) -> ReplayedEvents:
-        try:
-            result = self._ask_replay()
-        finally:
-            self._last_event_at = self._replayed_at = time.monotonic()
-        return self._follower.take_replay(result, self.connection.hello.log_id)
-
-    def _ask_replay(self) -> ReplayResult:
-        """Ask for a replay; retry while the daemon is shutting down, as the next one will answer.
+    def _ask_replay(self, op: Replay, kind: type[ReplayResult]) -> ReplayResult:
+        """Ask for a replay.
 
         Turns run without frontends. So a patient watch asks a silent daemon, which may be suspended
         or busy, again until a signal arrives. If the user has stopped the daemon, the watch waits
@@ -308,10 +221,9 @@ class Watch(Subscription):
         """
         began = time.monotonic()
         stopped = Silence(lambda: STOPPED.format(self.connection.program))
-        op = self._follower.replay(self.session_id)
         while True:
             try:
-                return self.connection.look(op, ReplayResult)
+                return self.connection.look(op, kind)
             except (NoAnswer, NoDaemon) as error:
                 if not self._patient or self._wakeup.interrupted:
                     raise
@@ -319,11 +231,7 @@ class Watch(Subscription):
                     if self._leaves_stopped and time.monotonic() - began > NEXT_DAEMON_S:
                         raise
                     stopped.check()
-                    time.sleep(SHUTDOWN_RETRY_S)
-            except RejectedError as error:
-                if error.code != "shutting_down" or time.monotonic() - began > SHUTDOWN_TIMEOUT_S:
-                    raise
-                time.sleep(SHUTDOWN_RETRY_S)
+                    time.sleep(STOPPED_RETRY_S)
 
 
 def _in_foreground(terminal: int) -> bool:
