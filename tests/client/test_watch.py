@@ -12,7 +12,6 @@ from support.event_bodies import started
 from support.fake_daemon import FakeDaemon, Refusal
 from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.errors import NoDaemon, RejectedError
-from tiller_client.following import subscription
 from tiller_client.following import watch as watch_module
 from tiller_client.following.watch import Signals, Watch
 from tiller_protocol.events import SessionCreated, SessionTitled
@@ -36,9 +35,9 @@ def wait_for(watch: Watch, seq: int, *, busy: bool = True) -> list[int]:
 
 @pytest.fixture(autouse=True)
 def only_what_is_tested_asks_for_replays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscription, "SILENCE_BUSY_S", 1e9)
-    monkeypatch.setattr(subscription, "SILENCE_IDLE_S", 1e9)
-    monkeypatch.setattr(subscription, "RENEW_S", 1e9)
+    monkeypatch.setattr(watch_module, "SILENCE_BUSY_S", 1e9)
+    monkeypatch.setattr(watch_module, "SILENCE_IDLE_S", 1e9)
+    monkeypatch.setattr(watch_module, "RENEW_S", 1e9)
 
 
 @pytest.mark.parametrize("limit", ["SILENCE_BUSY_S", "SILENCE_IDLE_S"])
@@ -56,7 +55,7 @@ def test_the_lost_last_event_of_a_burst_comes_after_a_silence(
             wait_for(watch, 1)
             read_until_quiet(watch)
             daemon.add(SESSION, [started()], lost=True)
-            monkeypatch.setattr(subscription, limit, 0.01)
+            monkeypatch.setattr(watch_module, limit, 0.01)
             assert wait_for(watch, 2, busy=limit == "SILENCE_BUSY_S") == [2]
 
 

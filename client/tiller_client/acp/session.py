@@ -26,7 +26,7 @@ from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.errors import NoDaemon, RejectedError, TillerError
 from tiller_client.following.catchup import leaving
 from tiller_client.following.snapshots import read_snapshot
-from tiller_client.following.subscription import Subscription
+from tiller_client.following.watch import Subscription
 from tiller_protocol.answers import (
     AnyResult,
     CatalogResult,

@@ -21,13 +21,11 @@ Run a turn and print its text as it comes::
 import os
 import sys
 import threading
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal, Self, TypeVar
 
 from tiller_client.connecting.pool import ConnectionPool
-from tiller_client.errors import StartedOver
 from tiller_client.following.feed import Feed
 from tiller_client.following.snapshots import read_snapshot
 from tiller_protocol.answers import (
@@ -60,6 +58,7 @@ NO_SETTINGS = Settings()
 NO_OVERRIDES = TurnOverrides()
 
 Kind = TypeVar("Kind", bound=AnyResult)
+_Stream = TypeVar("_Stream", bound=Feed)
 
 
 class Client:
@@ -82,7 +81,7 @@ class Client:
         """
         places = places or find_places(environ, sys.platform, os.getuid())
         self.pool = ConnectionPool(places, name, environ=environ)
-        self._open: set[EventStream] = set()
+        self._open: list[Feed] = []
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -104,7 +103,7 @@ class Client:
     def close(self) -> None:
         """Close all connections, and end every `follow`; the daemon and its turns go on."""
         with self._lock:
-            streams = list(self._open)
+            streams, self._open = self._open, []
         for stream in streams:
             stream.close()
         self.pool.close()
@@ -134,15 +133,11 @@ class Client:
         """Return an existing session; its id is checked only when the session is used."""
         return Session(self, session_id)
 
-    def opened(self, stream: "EventStream") -> None:
+    def opened(self, stream: _Stream) -> _Stream:
         """Remember a stream, so that `close` closes it, too."""
         with self._lock:
-            self._open.add(stream)
-
-    def closed(self, stream: "EventStream") -> None:
-        """Forget a stream that was closed."""
-        with self._lock:
-            self._open.discard(stream)
+            self._open = [one for one in self._open if not one.closed] + [stream]
+        return stream
 
 
 class Session:
@@ -179,10 +174,10 @@ class Session:
 
     def follow(self, after: int = 0) -> "EventStream":
         """Return the events after number `after`: past events, then each new one."""
-        return EventStream(self.client, self.session_id, after)
+        return self.client.opened(EventStream(self.client.pool, self.session_id, after))
 
 
-class EventStream:
+class EventStream(Feed):
     """An iterator over a session's events that waits for new ones; closing the client closes it.
 
     Each event comes once, in order, even if the daemon restarts. A daemon that has crashed is
@@ -191,12 +186,6 @@ class EventStream:
     the first one; `RejectedError` if there is no such session, or with `is_cut_off` if a turn has
     ended whose last events follow once they can be stored; `StartFailed` or `NoAnswer`.
     """
-
-    def __init__(self, client: Client, session_id: str, after: int) -> None:
-        self.feed = Feed(client.pool, session_id, after)
-        self._client = client
-        self._events: deque[Event] = deque()
-        client.opened(self)
 
     def __enter__(self) -> Self:
         return self
@@ -209,39 +198,8 @@ class EventStream:
 
     def __next__(self) -> Event:
         """Wait for the next event; the iteration ends when the stream is closed."""
-        while not self.feed.closed:
+        while not self.closed:
             if (event := self.take()) is not None:
                 return event
-            self.feed.wait()
+            self.wait()
         raise StopIteration
-
-    @property
-    def caught_up(self) -> bool:
-        """Whether all events known to be in the log were returned."""
-        return self.feed.caught_up and not self._events
-
-    @property
-    def connected(self) -> bool:
-        """Whether a daemon that sends events is connected, as far as is known."""
-        return self.feed.connected
-
-    @property
-    def others(self) -> Sequence[str]:
-        """Names of the other frontends that have the session open, as of some seconds ago."""
-        return self.feed.others
-
-    def take(self) -> Event | None:
-        """Return the next event if it has arrived; raises `StartedOver`."""
-        if not self._events and (update := self.feed.take()):
-            self._events.extend(update.events)
-            if update.started_over:
-                raise StartedOver(
-                    f"the daemon has a new event log; forget the events of {self.feed.session_id}: "
-                    "all are sent again, from the first one"
-                )
-        return self._events.popleft() if self._events else None
-
-    def close(self) -> None:
-        """End the iteration, even while another thread waits for an event."""
-        self.feed.close()
-        self._client.closed(self)

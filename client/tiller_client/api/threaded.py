@@ -8,7 +8,7 @@ whose submission was cancelled may still take effect.
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import Self, TypeVar
 
@@ -17,11 +17,11 @@ from tiller_client.api.blocking import (
     NO_SETTINGS,
     Client,
     Delivery,
-    EventStream,
     Kind,
     Sent,
     Session,
 )
+from tiller_client.following.feed import Feed
 from tiller_protocol.answers import AnyResult, HelloResult
 from tiller_protocol.events import Event
 from tiller_protocol.items import Decision
@@ -110,18 +110,19 @@ class ThreadedSession:
 
     def follow(self, after: int = 0) -> "ThreadedEventStream":
         """Return the events after number `after`: past events, then each new one."""
-        return ThreadedEventStream(self.client, self._session.follow(after))
+        stream = ThreadedEventStream(self.client, self.session_id, after)
+        return self.client.blocking.opened(stream)
 
 
-class ThreadedEventStream:
+class ThreadedEventStream(Feed):
     """An asynchronous iterator, otherwise like `blocking.EventStream`; for one task at a time.
 
     No event is lost if a task is cancelled while it waits.
     """
 
-    def __init__(self, client: ThreadedClient, stream: EventStream) -> None:
+    def __init__(self, client: ThreadedClient, session_id: str, after: int) -> None:
+        super().__init__(client.blocking.pool, session_id, after)
         self._client = client
-        self._stream = stream
 
     async def __aenter__(self) -> Self:
         return self
@@ -134,27 +135,8 @@ class ThreadedEventStream:
 
     async def __anext__(self) -> Event:
         """Wait for the next event; the iteration ends when the stream is closed."""
-        while not self._stream.feed.closed:
-            if (event := self._stream.take()) is not None:
+        while not self.closed:
+            if (event := self.take()) is not None:
                 return event
-            await self._client.in_thread(self._stream.feed.wait)
+            await self._client.in_thread(self.wait)
         raise StopAsyncIteration
-
-    @property
-    def caught_up(self) -> bool:
-        """Whether all events known to be in the log were returned."""
-        return self._stream.caught_up
-
-    @property
-    def connected(self) -> bool:
-        """Whether a daemon that sends events is connected, as far as is known."""
-        return self._stream.connected
-
-    @property
-    def others(self) -> Sequence[str]:
-        """Names of the other frontends that have the session open, as of some seconds ago."""
-        return self._stream.others
-
-    def close(self) -> None:
-        """End the iteration, even while another task waits for an event."""
-        self._stream.close()

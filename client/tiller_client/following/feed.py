@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.connecting.pool import ConnectionPool
-from tiller_client.errors import NoDaemon
-from tiller_client.following.watch import Wakeup, Watch, WatchUpdate
-from tiller_protocol.events import TurnEnded
+from tiller_client.errors import NoDaemon, RejectedError, StartedOver
+from tiller_client.following.watch import TICK_IDLE_S, Subscription, Wakeup
+from tiller_protocol.events import Event, TurnEnded
 
 RETRY_S = 0.2
 """Time between two attempts to connect while the daemon is stopped."""
@@ -25,38 +25,45 @@ class Feed:
     def __init__(self, pool: ConnectionPool, session_id: str, after: int = 0) -> None:
         """Do not connect yet; `wait` subscribes."""
         self.session_id = session_id
-        self.caught_up = False
-        """Whether all events known to be in the log were taken or are ready."""
+        self.closed = False
         self._pool = pool
         self._after = after
         self._connection: DaemonConnection | None = None
-        self._watch: Watch | None = None
+        self._subscription: Subscription | None = None
+        self._knows_all = False
         self._busy = False
-        self._ready: deque[WatchUpdate] = deque()
+        self._ready: deque[Event | StartedOver] = deque()
         self._wakeup = Wakeup()
-        self._released = False
         self._waiting = threading.Lock()
         self._closing = threading.Lock()
-        self.closed = False
+        self._is_waiting = False
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether all events known to be in the log were taken."""
+        return self._knows_all and not self._ready
 
     @property
     def connected(self) -> bool:
         """Whether a daemon that sends events is connected, as far as is known."""
-        return self._watch is not None and self._watch.connected
+        return self._subscription is not None and self._subscription.connected
 
     @property
     def others(self) -> Sequence[str]:
         """Names of the other frontends that have the session open, as of some seconds ago."""
-        return self._watch.others if self._watch else ()
+        return self._subscription.others if self._subscription else ()
 
     @property
     def last(self) -> int:
         """The number of the last event that the daemon has delivered."""
-        return self._watch.last if self._watch else self._after
+        return self._subscription.last if self._subscription else self._after
 
-    def take(self) -> WatchUpdate | None:
-        """Return the next events, or that the daemon has a new log; `None` if nothing is ready."""
-        return self._ready.popleft() if self._ready else None
+    def take(self) -> Event | None:
+        """Return the next event if it has arrived; raises `StartedOver`."""
+        event = self._ready.popleft() if self._ready else None
+        if isinstance(event, StartedOver):
+            raise event
+        return event
 
     def wait(self) -> None:
         """Wait for events, at most about a second, if none are ready.
@@ -64,62 +71,62 @@ class Feed:
         Raises `RejectedError` if there is no such session or if its turn was cut off, and the
         errors of `DaemonConnection`.
         """
-        try:
-            with self._waiting:
-                if not self._ready and not self.closed:
-                    self._step()
-        finally:
-            if self.closed:
-                self._release()
+        with self._waiting:
+            with self._closing:
+                if self._ready or self.closed:
+                    return
+                self._is_waiting = True
+            try:
+                self._step()
+            finally:
+                with self._closing:
+                    self._is_waiting = False
+                    if self.closed:
+                        self._close()
 
     def close(self) -> None:
-        """End a `wait` in another thread, and close the sockets once no thread waits."""
+        """End a `wait` in another thread, which then closes the sockets, or close them now."""
         with self._closing:
             if self.closed:
                 return
             self.closed = True
-            self._wakeup.wake()
-        self._release()
+            if self._is_waiting:
+                self._wakeup.wake()
+            else:
+                self._close()
 
     def _step(self) -> None:
         try:
-            self._watch = self._watch or self._subscribe()
-            update = self._watch.wait(busy=self._busy)
+            subscription = self._subscription = self._subscription or self._subscribe()
+            longest = min(TICK_IDLE_S, subscription.wait_s_max(busy=self._busy))
+            select.select([*subscription.sources, self._wakeup.fd], [], [], longest)
+            taken = subscription.take(subscription.connection.look, busy=self._busy)
         except NoDaemon:
-            self.caught_up = False
-            self._await_daemon()
+            self._knows_all = False
+            if not self._pool.start_crashed():
+                select.select([self._wakeup.fd], [], [], RETRY_S)
             return
-        if update.cut_off:
-            self._busy = False
-            raise update.cut_off
-        self.caught_up = self._watch.caught_up
-        if update.events or update.started_over:
-            self._ready.append(update)
-        if update.events and update.events[-1].turn_id:
-            self._busy = not isinstance(update.events[-1].body, TurnEnded)
+        except RejectedError as error:
+            self._busy = self._busy and not error.is_cut_off
+            raise
+        if taken.started_over:
+            self._ready.append(
+                StartedOver(
+                    f"the daemon has a new event log; forget the events of {self.session_id}: "
+                    "all are sent again, from the first one"
+                )
+            )
+        self._ready.extend(taken.events)
+        self._knows_all = subscription.caught_up
+        if taken.events and taken.events[-1].turn_id:
+            self._busy = not isinstance(taken.events[-1].body, TurnEnded)
 
-    def _subscribe(self) -> Watch:
+    def _subscribe(self) -> Subscription:
         self._connection = self._connection or self._pool.connect(may_start=False)
-        return Watch(self._connection, self.session_id, self._wakeup, self._after)
+        return Subscription(self._connection, self.session_id, self._after)
 
-    def _await_daemon(self) -> None:
-        if self._pool.start_crashed():
-            return
-        select.select([self._wakeup.fd], [], [], RETRY_S)
-        self._wakeup.take()
-
-    def _release(self) -> None:
-        """Close the sockets, unless a thread waits, which then closes them."""
-        if not self._waiting.acquire(blocking=False):
-            return
-        try:
-            with self._closing:
-                if self._released:
-                    return
-                self._released = True
-                self._wakeup.close()
-            for opened in (self._watch, self._connection):
-                if opened:
-                    opened.close()
-        finally:
-            self._waiting.release()
+    def _close(self) -> None:
+        self._wakeup.close()
+        for opened in (self._subscription, self._connection):
+            if opened:
+                opened.close()

@@ -20,7 +20,7 @@ import msgspec
 from tiller_client.connecting.pool import ConnectionPool
 from tiller_client.connecting.runtime import my_places
 from tiller_client.connecting.sockets import EventSocket
-from tiller_client.errors import RejectedError, TillerError
+from tiller_client.errors import RejectedError, StartedOver, TillerError
 from tiller_client.following.catchup import leaving
 from tiller_client.following.feed import Feed
 from tiller_client.following.watch import Wakeup
@@ -225,18 +225,15 @@ class _Rpc:
         while not feed.closed:
             try:
                 feed.wait()
+                while not feed.closed and (event := feed.take()):
+                    self.writer.write(RpcOutput(event=event))
             except RejectedError:
                 raise
-            except TillerError:  # the monitor reports why
-                time.sleep(START_AGAIN_S)
-            update = feed.take()
-            if update and update.started_over:
+            except StartedOver:
                 is_behind = True
                 self.writer.write(RpcOutput(started_over=feed.session_id))
-            for event in update.events if update else ():
-                if feed.closed:
-                    return
-                self.writer.write(RpcOutput(event=event))
+            except TillerError:  # the monitor reports why
+                time.sleep(START_AGAIN_S)
             if others != feed.others:
                 others = feed.others
                 followers = Followers(feed.session_id, tuple(others))
