@@ -21,7 +21,7 @@ from prompt_toolkit.styles import DummyStyle
 from tiller_client.api.for_asyncio import Client
 from tiller_client.chat.actions import Actions
 from tiller_client.chat.keys import bindings
-from tiller_client.chat.live_session import LiveSession
+from tiller_client.chat.live_session import RETRY_S, LiveSession
 from tiller_client.chat.opening import Opening, open_session
 from tiller_client.chat.reading.blocks import parser
 from tiller_client.chat.screen import Screen
@@ -33,6 +33,7 @@ from tiller_client.chat.terminal.keyboard import Keyboard, type_ahead
 from tiller_client.chat.terminal.typed_ahead import waiting
 from tiller_client.connecting.runtime import my_places
 from tiller_client.console import say
+from tiller_client.errors import RejectedError, StartedOver, TillerError
 from tiller_client.program_name import program
 from tiller_client.rendering.lines import no_model
 from tiller_client.rendering.text import SHORT_ID_CHARS, on_screen, one_line
@@ -46,6 +47,9 @@ NAME = "tiller chat"
 
 TICK_S = 0.25
 """Time between two frames during a turn, so that its clocks advance."""
+
+NEW_LOG = "The daemon has a new event log, in which this session does not exist."
+AWAY = "the daemon is not running; your next message starts it"
 
 HISTORY_INPUTS = 500
 """Number of earlier inputs, from all sessions, for Up and Ctrl-R."""
@@ -129,7 +133,7 @@ class Chat:
             loop.add_signal_handler(number, self.leave)
         tasks = BackgroundTasks(self.app)
         tasks.start(self.session.send())
-        tasks.start(self.session.follow(self.state.snapshot.seq, self))
+        tasks.start(self._follow())
         tasks.start(self._tick())
         tasks.start(self._load())
         try:
@@ -146,8 +150,36 @@ class Chat:
             for number in (signal.SIGHUP, signal.SIGTERM):
                 loop.remove_signal_handler(number)
 
-    def take(self, event: Event) -> None:
-        """Show the next event."""
+    async def _follow(self) -> None:
+        """Show events, and who else has the session open, until the session is gone."""
+        client = self.session.client
+        problem = cut_off = ""
+        async with client.session(self.session.id).follow(self.state.snapshot.seq) as stream:
+            while True:
+                try:
+                    await client.in_thread(stream.wait)
+                    while event := stream.take():
+                        cut_off = ""
+                        self._take(event)
+                    problem = "" if stream.connected else problem
+                except StartedOver:
+                    return self._end(NEW_LOG)
+                except RejectedError as error:
+                    if not error.is_cut_off:
+                        return self._end(str(error))
+                    cut_off = str(error)
+                    self._end_turn()
+                except TillerError as error:
+                    problem = str(error)
+                    await asyncio.sleep(RETRY_S)
+                absent = "" if stream.connected else AWAY
+                self._note(one_line(cut_off or problem or absent), stream.others)
+                if stream.caught_up:
+                    # Each wait costs a thread, and more than an event itself. So let events gather
+                    # until the next frame.
+                    await self.screen.pace.rest()
+
+    def _take(self, event: Event) -> None:
         event = self._with_me(event)
         self.screen.add(self.state.conversation.take(event))
         if isinstance(event.body, TurnEnded | RequestOpened):
@@ -167,25 +199,20 @@ class Chat:
         is_mine = self.state.asking.is_mine(body.request_id)
         return replace(event, body=replace(body, by="you")) if is_mine else event
 
-    def away(self, text: str) -> None:
-        """Show why no events arrive; `text` is empty once they arrive again."""
-        self.state.notes.away = one_line(text)
-        self.app.invalidate()
-
-    def cut_off(self, reason: str) -> None:
-        """Show why the turn has ended without its last events, which may come later."""
+    def _end_turn(self) -> None:
+        """Show that the turn has ended, although its last events may come later."""
         self.state.snapshot.status = "idle"
         self.state.snapshot.requests.clear()
         self._ask()
-        self.away(reason)
 
-    def beside(self, names: Sequence[str]) -> None:
-        """Show which other frontends have the session open."""
-        if names != self.state.notes.beside:
-            self.state.notes.beside = names
+    def _note(self, away: str, beside: Sequence[str]) -> None:
+        """Show why no events arrive, unless `away` is empty, and who else is there."""
+        notes = self.state.notes
+        if (away, beside) != (notes.away, notes.beside):
+            notes.away, notes.beside = away, beside
             self.app.invalidate()
 
-    def end(self, reason: str) -> None:
+    def _end(self, reason: str) -> None:
         """Leave, as the session can no longer be followed."""
         self._warn(reason)
         self.leave()

@@ -426,8 +426,8 @@ async def test_frontends_see_each_other_come_and_go(
     await one.shows(READY)
     session = await newest(frontend)
     two = opens(session.session_id)
-    await two.shows(READY, "also: tiller chat")
     await one.shows("also: tiller chat")
+    await two.shows(READY, "also: tiller chat")
     two.press("\x04")
     assert await two.end() == 0
     # Without a restart, the lease would have to expire first, which `test_followers` covers.
