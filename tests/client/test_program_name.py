@@ -9,7 +9,7 @@ from tiller_client import program_name
 from tiller_client.command_line.choose import input_id
 from tiller_client.errors import UsageError
 from tiller_client.following.interactive import how_to_answer
-from tiller_client.rendering.items import no_turn_began
+from tiller_client.rendering.labels import no_turn_began
 from tiller_client.rendering.text import Paint
 from tiller_client.rendering.transcript import transcript
 from tiller_protocol.items import QueuedInput, Request

@@ -11,7 +11,7 @@ from msgspec import structs
 from support.each import each
 from support.event_bodies import CONTEXT, ended, started, text_item, tool_call
 from tiller_client.rendering.events import Renderer
-from tiller_client.rendering.items import UNCUT, call_lines, call_title, diff_lines, item_block
+from tiller_client.rendering.labels import UNCUT, call_lines, call_title, diff_lines, item_block
 from tiller_client.rendering.lines import turn_end_line
 from tiller_client.rendering.requests import request_block
 from tiller_client.rendering.text import Paint, cells, local_time

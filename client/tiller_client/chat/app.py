@@ -23,7 +23,6 @@ from tiller_client.chat.actions import Actions
 from tiller_client.chat.keys import bindings
 from tiller_client.chat.live_session import RETRY_S, LiveSession
 from tiller_client.chat.opening import Opening, open_session
-from tiller_client.chat.reading.blocks import parser
 from tiller_client.chat.screen import Screen
 from tiller_client.chat.state import ChatState
 from tiller_client.chat.sub_agents import SubAgents, working
@@ -35,6 +34,7 @@ from tiller_client.connecting.runtime import my_places
 from tiller_client.console import say
 from tiller_client.errors import RejectedError, StartedOver, TillerError
 from tiller_client.program_name import program
+from tiller_client.rendering.blocks import parser
 from tiller_client.rendering.lines import no_model
 from tiller_client.rendering.text import SHORT_ID_CHARS, on_screen, one_line
 from tiller_protocol.answers import CatalogResult

@@ -9,7 +9,7 @@ from tiller_client.chat.menu import Act, Entry, Menu
 from tiller_client.chat.points import Point, points
 from tiller_client.chat.state import ChatState
 from tiller_client.chat.submitting import Submitter
-from tiller_client.rendering.items import input_line
+from tiller_client.rendering.labels import input_line
 from tiller_client.rendering.lines import files_changed, state_word
 from tiller_client.rendering.text import age, one_line
 from tiller_protocol.answers import AnyResult, SessionListResult

@@ -10,17 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from tiller_client.chat.reading.calls import background_lines
-from tiller_client.chat.reading.facts import Durations, Facts
-from tiller_client.chat.reading.items import item_lines, plan_lines
-from tiller_client.chat.reading.layout import hanging
-from tiller_client.chat.reading.markdown import MarkdownStream
-from tiller_client.chat.reading.style import Span
 from tiller_client.chat.terminal.look import Look
 from tiller_client.program_name import program
 from tiller_client.rendering.activity import model_wait
-from tiller_client.rendering.items import as_shown, citation_lines, is_shown
+from tiller_client.rendering.calls import background_lines
+from tiller_client.rendering.facts import Durations, Facts
+from tiller_client.rendering.items import item_lines, plan_lines
+from tiller_client.rendering.labels import as_shown, citation_lines, is_shown
+from tiller_client.rendering.layout import hanging
 from tiller_client.rendering.lines import Reporter, revert_line, turn_end_line
+from tiller_client.rendering.markdown import MarkdownStream
+from tiller_client.rendering.style import Span
 from tiller_client.rendering.text import on_screen, one_line, sanitized, seconds
 from tiller_protocol.events import (
     ErrorRaised,

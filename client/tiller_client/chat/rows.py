@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tiller_client.chat.asking import Asking, choices
-from tiller_client.chat.reading.layout import wrapped
-from tiller_client.chat.reading.style import Span, text_of
-from tiller_client.rendering.items import input_line
+from tiller_client.rendering.labels import input_line
+from tiller_client.rendering.layout import wrapped
 from tiller_client.rendering.lines import fork_line
+from tiller_client.rendering.style import Span, text_of
 from tiller_client.rendering.text import Paint, cells, cut, on_screen, one_line, pad, sanitized
 from tiller_protocol.items import Request
 from tiller_protocol.snapshot import QueuedInput, Snapshot, is_working

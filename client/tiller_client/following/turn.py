@@ -15,7 +15,7 @@ from tiller_client.errors import (
 from tiller_client.following.interactive import InteractiveSession
 from tiller_client.following.watch import Signals, Watch
 from tiller_client.program_name import program
-from tiller_client.rendering.items import no_turn_began
+from tiller_client.rendering.labels import no_turn_began
 from tiller_client.rendering.text import one_line
 from tiller_protocol.answers import Queued, Started, Steered
 from tiller_protocol.events import Outcome, TurnEnded

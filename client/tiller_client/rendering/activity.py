@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from msgspec import structs
 
-from tiller_client.rendering.items import COMMAND_LINES_SHOWN, call_label, output_row
+from tiller_client.rendering.labels import COMMAND_LINES_SHOWN, call_label, output_row
 from tiller_client.rendering.text import cut, seconds
 from tiller_protocol.events import (
     AnyBody,

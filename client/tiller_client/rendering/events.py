@@ -13,7 +13,7 @@ from msgspec import structs
 
 from tiller_client.program_name import program
 from tiller_client.rendering.activity import Activity
-from tiller_client.rendering.items import (
+from tiller_client.rendering.labels import (
     UNCUT,
     call_lines,
     citation_lines,

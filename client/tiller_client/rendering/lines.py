@@ -6,7 +6,7 @@ from msgspec import structs
 
 from tiller_client.program_name import program
 from tiller_client.rendering.activity import which_attempt
-from tiller_client.rendering.items import UNCUT, background_line, input_line
+from tiller_client.rendering.labels import UNCUT, background_line, input_line
 from tiller_client.rendering.text import (
     SHORT_ID_CHARS,
     Paint,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from tiller_client.program_name import program
-from tiller_client.rendering.items import (
+from tiller_client.rendering.labels import (
     UNCUT,
     as_shown,
     background_line,

@@ -28,7 +28,7 @@ from tiller_client.following.turn import status_of
 from tiller_client.following.typed import prompt_for
 from tiller_client.following.watch import Signals, Watch
 from tiller_client.rendering.events import Renderer
-from tiller_client.rendering.items import UNCUT, call_label, diff_lines
+from tiller_client.rendering.labels import UNCUT, call_label, diff_lines
 from tiller_client.rendering.text import cut, pad, seconds
 from tiller_client.verbs.machine.daemon import stop
 from tiller_protocol.answers import Created, Started

@@ -10,7 +10,7 @@ from tiller_client.following.interactive import InteractiveSession
 from tiller_client.following.snapshots import read_events
 from tiller_client.following.watch import Signals, Watch
 from tiller_client.rendering.events import Renderer
-from tiller_client.rendering.items import is_shown
+from tiller_client.rendering.labels import is_shown
 from tiller_protocol.events import ItemCompleted, ItemStarted
 from tiller_protocol.snapshot import SessionSummary
 

@@ -20,7 +20,7 @@ from tiller_client.console import (
 )
 from tiller_client.errors import UsageError
 from tiller_client.following.snapshots import read_snapshot
-from tiller_client.rendering.items import call_label, change_line, diff_lines
+from tiller_client.rendering.labels import call_label, change_line, diff_lines
 from tiller_client.rendering.text import cut, one_line, quoted_path
 from tiller_client.verbs.submitting import submit
 from tiller_client.verbs.turns import follow_turn, join

@@ -10,7 +10,7 @@ from tiller_client.console import complain, is_piped, print_json, say, tell
 from tiller_client.errors import RejectedError, UsageError
 from tiller_client.following.snapshots import read_snapshot
 from tiller_client.program_name import program
-from tiller_client.rendering.items import input_line, no_turn_began, waiting_line
+from tiller_client.rendering.labels import input_line, no_turn_began, waiting_line
 from tiller_client.rendering.text import SHORT_ID_CHARS
 from tiller_client.verbs.submitting import submit
 from tiller_client.verbs.turns import follow_turn, join

@@ -9,7 +9,7 @@ from tiller_client.console import print_json, say, stdout_paint
 from tiller_client.errors import UsageError
 from tiller_client.following.snapshots import read_events, read_snapshot
 from tiller_client.program_name import program
-from tiller_client.rendering.items import call_label, call_state
+from tiller_client.rendering.labels import call_label, call_state
 from tiller_client.rendering.text import Paint, one_line, sanitized
 from tiller_protocol.events import RequestOpened, RequestResolved
 from tiller_protocol.items import Allowed, ToolCall

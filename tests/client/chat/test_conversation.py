@@ -1,8 +1,8 @@
 """The lines about events that are no items."""
 
 from tiller_client.chat.conversation import Conversation
-from tiller_client.chat.reading.style import Theme
 from tiller_client.chat.terminal.look import Look
+from tiller_client.rendering.style import Theme
 from tiller_protocol.events import Event, PlanUpdated
 from tiller_protocol.items import PlanEntry
 from tiller_protocol.snapshot import Snapshot

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image as Pillow
 
-from tiller_client.chat.reading.diff import diff_lines
-from tiller_client.chat.reading.facts import Durations, Facts
-from tiller_client.chat.reading.images import CHUNK_CHARS, ROWS_MAX, image_label, image_lines
-from tiller_client.chat.reading.items import PROMPT_ROWS_SHOWN, item_lines, plan_lines
-from tiller_client.chat.reading.style import TRUECOLOR, Theme, width
+from tiller_client.rendering.diff import diff_lines
+from tiller_client.rendering.facts import Durations, Facts
+from tiller_client.rendering.images import CHUNK_CHARS, ROWS_MAX, image_label, image_lines
+from tiller_client.rendering.items import PROMPT_ROWS_SHOWN, item_lines, plan_lines
+from tiller_client.rendering.style import TRUECOLOR, Theme, width
 from tiller_client.rendering.text import sanitized
 from tiller_protocol.events import Event, ItemCompleted, ItemStarted
 from tiller_protocol.ids import ItemId

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from wcwidth import wcswidth
 
 from support.each import each
-from tiller_client.chat.reading import blocks
-from tiller_client.chat.reading.code import Highlighter
-from tiller_client.chat.reading.markdown import MarkdownStream, markdown_lines
-from tiller_client.chat.reading.style import TRUECOLOR, Theme, theme_for, width
+from tiller_client.rendering import blocks
+from tiller_client.rendering.code import Highlighter
+from tiller_client.rendering.markdown import MarkdownStream, markdown_lines
+from tiller_client.rendering.style import TRUECOLOR, Theme, theme_for, width
 from tiller_client.rendering.text import Paint, on_screen, sanitized
 
 PLAIN = Theme()

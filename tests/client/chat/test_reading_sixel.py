@@ -15,10 +15,10 @@ from PIL import Image as Pillow
 
 from support.each import each
 from support.pictures import encode
-from tiller_client.chat.reading.images import OPAQUE_MIN, ROWS_MAX, image_lines
-from tiller_client.chat.reading.sixel import BAND_ROWS, CLEAR, COLOURS_MAX, sixels
-from tiller_client.chat.reading.style import CELL, Theme, theme_for
 from tiller_client.chat.terminal.painter import Painter
+from tiller_client.rendering.images import OPAQUE_MIN, ROWS_MAX, image_lines
+from tiller_client.rendering.sixel import BAND_ROWS, CLEAR, COLOURS_MAX, sixels
+from tiller_client.rendering.style import CELL, Theme, theme_for
 from tiller_protocol.items import Image
 
 SIXEL = Theme("dark", 256, pictures="sixel")

@@ -7,10 +7,10 @@ from collections.abc import Callable, Coroutine
 from tiller_client.api.for_asyncio import Client
 from tiller_client.chat.app import Chat
 from tiller_client.chat.opening import open_session
-from tiller_client.chat.reading.style import Theme
 from tiller_client.chat.terminal.keyboard import Keyboard
 from tiller_client.chat.terminal.look import Look
 from tiller_client.chat.terminal.painter import Painter
+from tiller_client.rendering.style import Theme
 from tiller_protocol.items import Request
 from tiller_protocol.places import Places
 from tiller_protocol.snapshot import Snapshot

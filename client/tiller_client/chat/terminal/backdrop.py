@@ -5,8 +5,8 @@ import re
 import select
 import time
 
-from tiller_client.chat.reading.style import Kind
 from tiller_client.chat.terminal.painter import ASK
+from tiller_client.rendering.style import Kind
 
 ASK_BACKGROUND = "\x1b]11;?\x1b\\"
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from tiller_client.chat.reading.style import Kind, Theme
 from tiller_client.chat.terminal.painter import Painter
+from tiller_client.rendering.style import Kind, Theme
 from tiller_client.rendering.text import Paint
 
 

@@ -11,7 +11,7 @@ import termios
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tiller_client.chat.reading.style import width
+from tiller_client.rendering.style import width
 from tiller_client.streams import encoded
 
 BEGIN = "\x1b[?2026h"

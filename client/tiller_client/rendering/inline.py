@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tiller_client.chat.reading.style import Row, Span, Theme, text_of
+from tiller_client.rendering.style import Row, Span, Theme, text_of
 
 if TYPE_CHECKING:
     from markdown_it.tree import SyntaxTreeNode

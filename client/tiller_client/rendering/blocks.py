@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from tiller_client.chat.reading import tables
-from tiller_client.chat.reading.code import Highlighter
-from tiller_client.chat.reading.inline import spans
-from tiller_client.chat.reading.layout import folded, row_cells, wrapped
-from tiller_client.chat.reading.style import Row, Span, Theme
+from tiller_client.rendering import tables
+from tiller_client.rendering.code import Highlighter
+from tiller_client.rendering.inline import spans
+from tiller_client.rendering.layout import folded, row_cells, wrapped
+from tiller_client.rendering.style import Row, Span, Theme
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -9,8 +9,8 @@ from fnmatch import fnmatchcase as fnmatch
 from functools import lru_cache
 from typing import Any
 
-from tiller_client.chat.reading.layout import joined
-from tiller_client.chat.reading.style import Row, Span
+from tiller_client.rendering.layout import joined
+from tiller_client.rendering.style import Row, Span
 
 HELD_LINES_MAX = 200
 """Maximum number of lines of an open comment or string to read again with the next line."""

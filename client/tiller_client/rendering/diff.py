@@ -10,10 +10,10 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import Literal
 
-from tiller_client.chat.reading.code import Highlighter
-from tiller_client.chat.reading.layout import folded, row_cells
-from tiller_client.chat.reading.style import TAB_COLUMNS, Row, Span, Theme
-from tiller_client.rendering.items import UNCUT, more_lines
+from tiller_client.rendering.code import Highlighter
+from tiller_client.rendering.labels import UNCUT, more_lines
+from tiller_client.rendering.layout import folded, row_cells
+from tiller_client.rendering.style import TAB_COLUMNS, Row, Span, Theme
 
 WORD_LINES_MAX = 40
 """Longest run of changed lines whose words are compared; in longer runs only lines are marked."""

@@ -3,9 +3,9 @@
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from tiller_client.chat.reading.inline import spans
-from tiller_client.chat.reading.layout import lines_of, row_cells, wrapped
-from tiller_client.chat.reading.style import Row, Span, Theme
+from tiller_client.rendering.inline import spans
+from tiller_client.rendering.layout import lines_of, row_cells, wrapped
+from tiller_client.rendering.style import Row, Span, Theme
 
 if TYPE_CHECKING:
     from markdown_it.tree import SyntaxTreeNode

@@ -3,12 +3,10 @@
 import re
 from collections.abc import Iterator
 
-from tiller_client.chat.reading.diff import diff_lines
-from tiller_client.chat.reading.facts import Facts
-from tiller_client.chat.reading.images import image_lines
-from tiller_client.chat.reading.layout import folded, indented, row_cells, safe_span
-from tiller_client.chat.reading.style import TAB_COLUMNS, Row, Span, Theme, safe
-from tiller_client.rendering.items import (
+from tiller_client.rendering.diff import diff_lines
+from tiller_client.rendering.facts import Facts
+from tiller_client.rendering.images import image_lines
+from tiller_client.rendering.labels import (
     COMMAND_LINES_SHOWN,
     DIFF_LINES_SHOWN,
     UNCUT,
@@ -18,6 +16,8 @@ from tiller_client.rendering.items import (
     lines_shown,
     more_lines,
 )
+from tiller_client.rendering.layout import folded, indented, row_cells, safe_span
+from tiller_client.rendering.style import TAB_COLUMNS, Row, Span, Theme, safe
 from tiller_client.rendering.text import count, counted, cut, dollars, one_line, seconds
 from tiller_protocol.items import (
     AssistantMessage,

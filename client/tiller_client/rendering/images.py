@@ -9,9 +9,9 @@ import io
 import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
-from tiller_client.chat.reading.layout import folded
-from tiller_client.chat.reading.sixel import BAND_ROWS, CLEAR, COLOURS_MAX, sixels
-from tiller_client.chat.reading.style import Pictures, Span, Theme
+from tiller_client.rendering.layout import folded
+from tiller_client.rendering.sixel import BAND_ROWS, CLEAR, COLOURS_MAX, sixels
+from tiller_client.rendering.style import Pictures, Span, Theme
 from tiller_client.rendering.text import counted, one_line
 from tiller_protocol.items import Image
 

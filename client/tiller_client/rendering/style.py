@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 from urllib.parse import urlsplit
 
-from tiller_client.chat.reading.colours import COLOURS, Colour
+from tiller_client.rendering.colours import COLOURS, Colour
 from tiller_client.rendering.text import cells, sanitized
 
 Kind = Literal["dark", "light", "none"]

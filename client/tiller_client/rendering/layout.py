@@ -5,7 +5,7 @@ Words that fit into a line stay whole; scripts without spaces break anywhere.
 
 from collections.abc import Iterable
 
-from tiller_client.chat.reading.style import Row, Span, safe
+from tiller_client.rendering.style import Row, Span, safe
 from tiller_client.rendering.text import cells
 from tiller_client.rendering.wrap import pieces
 

@@ -6,7 +6,7 @@ A line is final when no later text can change it: its block has ended, or it is 
 
 import re
 
-from tiller_client.chat.reading.blocks import (
+from tiller_client.rendering.blocks import (
     Continued,
     Piece,
     after,
@@ -16,9 +16,9 @@ from tiller_client.chat.reading.blocks import (
     piece_rows,
     pieces,
 )
-from tiller_client.chat.reading.code import Highlighter
-from tiller_client.chat.reading.layout import folded
-from tiller_client.chat.reading.style import Row, Span, Theme
+from tiller_client.rendering.code import Highlighter
+from tiller_client.rendering.layout import folded
+from tiller_client.rendering.style import Row, Span, Theme
 
 TAIL_LINES_MAX = 40
 """Maximum number of lines of an unfinished block that `tail` renders: enough for the live part."""
