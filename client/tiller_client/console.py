@@ -18,15 +18,8 @@ import msgspec
 from tiller_client import streams
 from tiller_client.errors import UsageError
 from tiller_client.rendering.events import Piece
-from tiller_client.rendering.text import (
-    Paint,
-    cells,
-    cut,
-    json_line,
-    on_screen,
-    one_line,
-    pad,
-)
+from tiller_client.rendering.style import Theme
+from tiller_client.rendering.text import cells, cut, json_line, on_screen, one_line, pad
 from tiller_client.rendering.wrap import hanging, wrapped
 from tiller_client.streams import put
 
@@ -153,9 +146,9 @@ def pick(choices: Sequence[str]) -> int | None:
         say(f"{one_line(answer)!r} is none of them; type a number from 1 to {len(choices)}")
 
 
-def stdout_paint() -> Paint:
-    """Paint for stdout, with colours if stdout is a terminal and NO_COLOR is not set."""
-    return Paint(colour=_wants_colour(terminal=_is_terminal(sys.stdout.fileno())))
+def stdout_theme() -> Theme:
+    """Theme for stdout, with colours if stdout is a terminal and NO_COLOR is not set."""
+    return _theme(terminal=_is_terminal(sys.stdout.fileno()))
 
 
 def stdout_width() -> int:
@@ -190,7 +183,7 @@ class Console:
         self.separates_answers = (separate_answers and piped and not json) or self.quiet
         self._out = sys.stderr if json or (self.separates_answers and piped) else sys.stdout
         self.terminal = _is_terminal(self._out.fileno()) and not lines
-        self.paint = Paint(colour=_wants_colour(terminal=self.terminal))
+        self.theme = _theme(terminal=self.terminal)
         types = lines or self.terminal
         self.keyboard = 0 if types and os.isatty(self._out.fileno()) and os.isatty(0) else None
         self._lines = lines
@@ -270,7 +263,7 @@ class Console:
         if self._can_redraw(rows, width):
             self._redraw(rows)
         else:
-            text = "\n".join(self.paint.dim(row) for row in rows)
+            text = "\n".join(self.theme.dim(row) for row in rows)
             self._write(f"{text} " if text else "")
             self._typed_from = cells(rows[-1]) if rows else 0
         self._bottom, self._bottom_width = rows, width
@@ -305,9 +298,9 @@ class Console:
         _write(self._out, "", _SAVE_CURSOR + (f"\x1b[{above}A" if above else ""))
         for row, old in zip(rows[:-1], self._bottom[:-1], strict=True):
             if row != old:
-                _write(self._out, self.paint.dim(row), _ERASE_LINE)
+                _write(self._out, self.theme.dim(row), _ERASE_LINE)
             _write(self._out, "\n")
-        last = self.paint.dim(pad(rows[-1], self._typed_from))
+        last = self.theme.dim(pad(rows[-1], self._typed_from))
         _write(self._out, last, "\r", _RESTORE_CURSOR)
         streams.flush(self._out)
 
@@ -333,9 +326,12 @@ def _is_terminal(descriptor: int) -> bool:
     return os.isatty(descriptor) and os.environ.get("TERM") != "dumb"
 
 
-def _wants_colour(*, terminal: bool) -> bool:
-    """Whether to use colours: on a terminal, if NO_COLOR (https://no-color.org) is not set."""
-    return terminal and not os.environ.get("NO_COLOR")
+def _theme(*, terminal: bool) -> Theme:
+    """The terminal's own 16 colours, which suit any background; none if NO_COLOR is set.
+
+    NO_COLOR is explained at https://no-color.org.
+    """
+    return Theme("dark", 16) if terminal and not os.environ.get("NO_COLOR") else Theme()
 
 
 def _height(descriptor: int) -> int:

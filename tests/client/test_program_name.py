@@ -10,7 +10,7 @@ from tiller_client.command_line.choose import input_id
 from tiller_client.errors import UsageError
 from tiller_client.following.interactive import how_to_answer
 from tiller_client.rendering.labels import no_turn_began
-from tiller_client.rendering.text import Paint
+from tiller_client.rendering.style import Theme
 from tiller_client.rendering.transcript import transcript
 from tiller_protocol.items import QueuedInput, Request
 from tiller_protocol.snapshot import Snapshot
@@ -24,7 +24,7 @@ def no_such_input() -> str:
 
 def left_queue() -> str:
     snapshot = Snapshot("S1", workspace="/w", queue=(QueuedInput("I1", "next", "queue"),))
-    return transcript(snapshot, Paint(colour=False), 100, 100)
+    return transcript(snapshot, Theme(), 100, 100)
 
 
 HINTS = {

@@ -14,7 +14,8 @@ from tiller_client.rendering.events import Renderer
 from tiller_client.rendering.labels import UNCUT, call_lines, call_title, diff_lines, item_block
 from tiller_client.rendering.lines import turn_end_line
 from tiller_client.rendering.requests import request_block
-from tiller_client.rendering.text import Paint, cells, local_time
+from tiller_client.rendering.style import Theme
+from tiller_client.rendering.text import cells, local_time
 from tiller_client.rendering.transcript import transcript
 from tiller_daemon.session.context.mode_reminder import MAY_WRITE, ONLY_READS
 from tiller_daemon.session.turns.starting import CONTINUED_NOTICE
@@ -63,7 +64,7 @@ from tiller_protocol.items import (
 from tiller_protocol.settings import Rule, Settings
 from tiller_protocol.snapshot import Snapshot, fork_base
 
-PLAIN = Paint(colour=False)
+PLAIN = Theme()
 DIFF = "--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,2 @@\n a = 1\n-b = 2\n+b = 3\n"
 
 
@@ -303,7 +304,7 @@ def test_what_is_asked_is_never_cut_and_shows_every_line_of_a_command() -> None:
 
 
 def test_a_diff_is_shown_as_one_only_when_the_daemon_says_that_it_is_and_then_whole() -> None:
-    painted = Paint(colour=True)
+    painted = Theme("dark", 16)
     said = Request(
         "r", "approval", "Edit x.py", subjects=("x.py",), detail=DIFF, detail_kind="diff"
     )

@@ -5,7 +5,8 @@ import json
 from support.each import each
 from support.event_bodies import Tiller
 from support.fake_daemon import FakeDaemon
-from tiller_client.rendering.text import Paint, on_screen
+from tiller_client.rendering.style import Theme
+from tiller_client.rendering.text import on_screen
 from tiller_client.verbs.search import query_of, text_line
 from tiller_protocol.events import SessionCreated, SessionTitled
 from tiller_protocol.places import Places
@@ -28,9 +29,9 @@ def test_a_word_with_blanks_is_a_phrase(words: list[str], query: str) -> None:
 
 def test_matches_are_coloured_and_text_of_others_is_made_safe() -> None:
     text = FoundText("input", ("look at ", "\x1b[2Jthis", " now"), 1.0)
-    assert text_line(text, Paint(colour=False)) == "input: look at ␛[2Jthis now"
-    assert "\x1b[2J" not in on_screen(text_line(text, Paint(colour=True)))
-    assert "\x1b[33m" in on_screen(text_line(text, Paint(colour=True)))
+    assert text_line(text, Theme()) == "input: look at ␛[2Jthis now"
+    assert "\x1b[2J" not in on_screen(text_line(text, Theme("dark", 16)))
+    assert "\x1b[33m" in on_screen(text_line(text, Theme("dark", 16)))
 
 
 def test_all_pages_are_shown_up_to_the_limit_and_nothing_found_is_status_1(

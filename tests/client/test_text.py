@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.each import each
+from tiller_client.rendering.style import Theme
 from tiller_client.rendering.text import (
-    Paint,
     age,
     cells,
     count,
@@ -67,7 +67,7 @@ def test_what_was_made_harmless_or_verbatim_stays_as_it_is_on_the_screen(text: s
 
 @given(HOSTILE)
 def test_whatever_is_written_no_escape_but_a_colour_of_ours_gets_out(text: str) -> None:
-    said = Paint(colour=True).bad(text)
+    said = Theme("dark", 16).bad(text)
     written = re.sub("\x1b\\[(31|0)m", "", on_screen(said))
     assert all(c in "\t\n\u200c\u200d" or category(c) not in HIDING for c in written)
 
@@ -139,8 +139,8 @@ def test_a_line_of_json_is_one_line_to_every_reader_and_says_the_same(
 
 
 def test_no_colour_leaves_text_alone_and_colour_ends_with_each_line() -> None:
-    assert Paint(colour=False).bad("a\nb") == "a\nb"
-    painted = Paint(colour=True).bad("a\n\nb")
+    assert Theme().bad("a\nb") == "a\nb"
+    painted = Theme("dark", 16).bad("a\n\nb")
     assert on_screen(painted) == "\x1b[31ma\x1b[0m\n\n\x1b[31mb\x1b[0m"
 
 

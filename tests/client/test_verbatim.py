@@ -17,7 +17,8 @@ from support.fake_daemon import FakeDaemon
 from support.hostile import POSING_AS_A_DIFF, SEED, commands, read_back, read_back_ascii
 from support.terminal import TILLER, TIMEOUT_S, Screen, Terminal
 from tiller_client.rendering.requests import request_block
-from tiller_client.rendering.text import Paint, on_screen, verbatim
+from tiller_client.rendering.style import Theme
+from tiller_client.rendering.text import on_screen, verbatim
 from tiller_protocol.events import RequestOpened, SessionCreated
 from tiller_protocol.items import Request
 from tiller_protocol.places import Places
@@ -56,7 +57,7 @@ def said_by(rows: Sequence[str], read: Callable[[Sequence[str]], str] = read_bac
 @pytest.mark.parametrize("columns", [8, 20, 80])
 def test_a_hostile_command_is_read_back_exactly_from_what_is_written(columns: int) -> None:
     for number, command in enumerate(COMMANDS):
-        text = request_block(asked(command), Paint(colour=False), columns)
+        text = request_block(asked(command), Theme(), columns)
         written = on_screen(text)
         assert written == text, (SEED, number, "it is harmless already")
         assert all(c == "\n" or c.isprintable() for c in written), (SEED, number)
@@ -67,7 +68,7 @@ def test_a_hostile_command_is_read_back_exactly_from_what_is_written(columns: in
 def test_all_permissions_come_before_any_text_that_could_pose_as_them(columns: int) -> None:
     posing = asked("make\n! needs several permissions: read\n? Run it")
     request = structs.replace(posing, permission="network", also=("bash", "read\u202e"))
-    title, *rows = request_block(request, Paint(colour=False), columns).split("\n")
+    title, *rows = request_block(request, Theme(), columns).split("\n")
     assert title == f"? {TITLE}"
     ours = [row for row in rows if not row.startswith(("    ", "  ↳ "))]
     assert ours == [rows[0]]
@@ -79,7 +80,7 @@ def test_all_permissions_come_before_any_text_that_could_pose_as_them(columns: i
 
 @given(st.text(max_size=80))
 def test_any_text_is_read_back_exactly(text: str) -> None:
-    block = request_block(asked(text or "x"), Paint(colour=False), 40)
+    block = request_block(asked(text or "x"), Theme(), 40)
     assert said_by(block.split("\n")) == [text or "x"]
 
 
@@ -88,7 +89,7 @@ def test_any_text_is_read_back_exactly(text: str) -> None:
 def test_a_hostile_command_is_read_back_from_the_screen_of_a_terminal(columns: int) -> None:
     for number, command in enumerate(COMMANDS):
         screen = Screen(columns)
-        block = request_block(asked(command), Paint(colour=True), columns)
+        block = request_block(asked(command), Theme("dark", 16), columns)
         screen.feed(on_screen(block).replace("\n", "\r\n"))
         rows = screen.rows()
         first = rows.index(f"? {TITLE}")
@@ -233,13 +234,13 @@ def test_a_dumb_terminal_gets_no_control_and_every_command_whole(places: Places)
 def test_a_question_keeps_the_characters_that_prose_needs() -> None:
     family = "Is this your family: 👩\u200d👩\u200d👧 ❤\ufe0f?"
     request = Request("r", "question", "Is it?", detail=family)
-    assert family in request_block(request, Paint(colour=False), 80)
+    assert family in request_block(request, Theme(), 80)
     assert "\u200d" not in verbatim(family)
 
 
 def test_a_long_command_says_that_its_beginning_may_be_out_of_sight() -> None:
     def block(command: str) -> str:
-        return request_block(asked(command), Paint(colour=False), 80).rpartition("\n")[2]
+        return request_block(asked(command), Theme(), 80).rpartition("\n")[2]
 
     assert block("true\n" * 30) == "  ↑ 32 lines: scroll up to see all of them"
     assert block("true\n" * 5 + "rm") == "    rm"

@@ -16,7 +16,8 @@ from support.event_bodies import CONTEXT, Tiller, ended, started, text_item, too
 from support.fake_daemon import TURN, FakeDaemon, Refusal
 from tiller_client.__main__ import main
 from tiller_client.command_line.arguments import parse
-from tiller_client.rendering.text import Paint, cells
+from tiller_client.rendering.style import Theme
+from tiller_client.rendering.text import cells
 from tiller_client.verbs.sessions import table_line
 from tiller_protocol.answers import ModelSummary
 from tiller_protocol.events import (
@@ -270,7 +271,7 @@ def test_ls_tells_cost_context_branch_and_fork_within_its_width(width: int) -> N
         context_window=1000,
         branch="fix/login\x1b[2J",
     )
-    line = table_line(session, 60.0, Paint(colour=False), width)
+    line = table_line(session, 60.0, Theme(), width)
     assert cells(line) <= max(width, 67)
     assert "\x1b" not in line
     if width == 80:
@@ -291,7 +292,7 @@ def test_columns_of_ls_are_where_they_are_however_wide_the_characters(
 ) -> None:
     def line(workspace: str, title: str) -> str:
         session = SessionSummary(SESSION, workspace, 0.0, 0.0, 1, title=title)
-        return table_line(session, 60.0, Paint(colour=False), width)
+        return table_line(session, 60.0, Theme(), width)
 
     assert cells(line(workspace, title)) <= width
     begin = cells(line("/w", "Title").partition("Title")[0])

@@ -36,7 +36,7 @@ from tiller_client.errors import RejectedError, StartedOver, TillerError
 from tiller_client.program_name import program
 from tiller_client.rendering.blocks import parser
 from tiller_client.rendering.lines import no_model
-from tiller_client.rendering.text import SHORT_ID_CHARS, on_screen, one_line
+from tiller_client.rendering.text import SHORT_ID_CHARS, one_line
 from tiller_protocol.answers import CatalogResult
 from tiller_protocol.events import Event, ItemDelta, RequestOpened, RequestResolved, TurnEnded
 from tiller_protocol.ops import Catalog
@@ -218,7 +218,7 @@ class Chat:
         self.leave()
 
     def _warn(self, sentence: str) -> None:
-        self.screen.print([on_screen(self.screen.look.paint.asking(f"! {one_line(sentence)}"))])
+        self.screen.print([self.screen.look.theme.asking(f"! {one_line(sentence)}")])
 
     def leave(self) -> None:
         """End the application; a running turn continues."""

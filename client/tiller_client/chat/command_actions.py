@@ -150,7 +150,7 @@ class CommandActions:
     def _status(self) -> None:
         snapshot, look = self._state.snapshot, self._screen.look
         facts = status_facts(snapshot, self._screen.facts())
-        rows = explained_rows("Status", facts, look.width, look.paint)
+        rows = explained_rows("Status", facts, look.width, look.theme)
         self._screen.print(rows)
 
     def _copy(self) -> None:

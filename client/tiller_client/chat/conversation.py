@@ -21,7 +21,7 @@ from tiller_client.rendering.layout import hanging
 from tiller_client.rendering.lines import Reporter, revert_line, turn_end_line
 from tiller_client.rendering.markdown import MarkdownStream
 from tiller_client.rendering.style import Span
-from tiller_client.rendering.text import on_screen, one_line, sanitized, seconds
+from tiller_client.rendering.text import one_line, sanitized, seconds
 from tiller_protocol.events import (
     ErrorRaised,
     Event,
@@ -233,8 +233,7 @@ class Conversation:
     def _notes_of(self, item: AssistantMessage) -> Iterator[str]:
         if item.state == "interrupted":
             yield self._dim("(interrupted)")
-        for line in citation_lines(item.citations, self.look.paint, self.look.width):
-            yield on_screen(line)
+        yield from citation_lines(item.citations, self.look.theme, self.look.width)
 
     def _item(self, item: Item, now: float | None = None) -> list[str]:
         look = self.look
@@ -264,18 +263,18 @@ class Conversation:
         match event.body:
             case TurnEnded() | ErrorRaised() as body:
                 if isinstance(body, TurnEnded):
-                    yield on_screen(turn_end_line(body, look.paint, look.width))
+                    yield turn_end_line(body, look.theme, look.width)
                 if message := self._reporter.error(body):
                     yield self._alarm(message, "bad")
             case WarningRaised(_, message):
                 yield self._alarm(message, "asking")
             case HistoryReverted() as body:
-                yield on_screen(revert_line(body, reverted))
+                yield revert_line(body, reverted)
             case PlanUpdated(plan):
                 if changed := self._changed(plan):
                     yield "\n".join(plan_lines(changed, look.width, look.theme))
             case body:
-                yield from map(on_screen, self._reporter.lines(body, look.paint))
+                yield from self._reporter.lines(body, look.theme)
 
     def _changed(self, plan: Sequence[PlanEntry]) -> Sequence[PlanEntry]:
         """The entries of a plan that differ from those shown last; all if the plan is another."""
@@ -307,7 +306,7 @@ class Conversation:
         return "\n".join(map(self.look.theme.line, rows))
 
     def _dim(self, text: str) -> str:
-        return on_screen(self.look.paint.dim(sanitized(text)))
+        return self.look.theme.dim(sanitized(text))
 
 
 def _is_grouped(item: Item) -> bool:

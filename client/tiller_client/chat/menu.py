@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tiller_client.chat.rows import CHOSEN
-from tiller_client.rendering.text import Paint, cells, cut, one_line, pad
+from tiller_client.rendering.style import Theme
+from tiller_client.rendering.text import cells, cut, one_line, pad
 from tiller_client.rendering.wrap import INDENT, hanging
 
 ROWS_MAX = 10
@@ -96,16 +97,16 @@ class Menu:
         if self.matching:
             self.at = (self.at + step) % len(self.matching)
 
-    def rows(self, width: int, paint: Paint) -> list[str]:
+    def rows(self, width: int, theme: Theme) -> list[str]:
         """The rows of the menu."""
         how_to = (
             "↑↓ Enter, Esc; type to search" if self.entries else "type it, then Enter; Esc: back"
         )
         more = "".join(f"; {act.label}" for act in self.acts.values())
         title = f"{self.title}: {one_line(self.typed)}"
-        rows = [paint.bold(cut(title, width)), paint.dim(cut(f"  {how_to}{more}", width))]
+        rows = [theme.bold(cut(title, width)), theme.dim(cut(f"  {how_to}{more}", width))]
         if self.entries and not self.matching:
-            rows.append(paint.dim("  nothing matches"))
+            rows.append(theme.dim("  nothing matches"))
         first = max(0, min(self.at - ROWS_MAX // 2, len(self.matching) - ROWS_MAX))
         seen = self.matching[first : first + ROWS_MAX]
         column = min(max((cells(one_line(entry.label)) for entry in seen), default=0), width // 2)
@@ -116,7 +117,7 @@ class Menu:
                 continue
             whole = f"{CHOSEN} {label}{' ' * max(0, column - cells(label))}  {detail}".rstrip()
             broken = hanging(cut(whole, CHOSEN_ROWS_MAX * (width - len(INDENT))), width)
-            rows += [paint.asking(cut(row, width)) for row in broken.split("\n")]
+            rows += [theme.asking(cut(row, width)) for row in broken.split("\n")]
         if (left := len(self.matching) - first - len(seen)) > 0:
-            rows.append(paint.dim(f"  … {left} more"))
+            rows.append(theme.dim(f"  … {left} more"))
         return rows

@@ -16,7 +16,7 @@ from tiller_client.chat.status import Facts, status_rows
 from tiller_client.chat.terminal.look import Look
 from tiller_client.chat.terminal.painter import Painter
 from tiller_client.rendering.style import Kind, follows_background, theme_for
-from tiller_client.rendering.text import cells, on_screen
+from tiller_client.rendering.text import cells
 from tiller_protocol.snapshot import Snapshot
 
 
@@ -40,22 +40,21 @@ def open_session(snapshot: Snapshot, painter: Painter, look: Look) -> Opening:
     """Show a session in its present state, with an empty editor."""
     look.fit(painter)
     conversation = Conversation(snapshot, look)
-    above = [*heading_rows(snapshot, look.width, look.paint), *conversation.begin()]
+    above = [*heading_rows(snapshot, look.width, look.theme), *conversation.begin()]
     frame = compose(_parts(conversation, look), painter.size[1])
-    frame = frame._replace(rows=look.recoloured(frame.rows))
-    painter.paint(look.recoloured(above), frame, painter.size)
+    painter.paint(above, frame, painter.size)
     return Opening(conversation, painter, look)
 
 
 def _parts(conversation: Conversation, look: Look) -> Parts:
     snapshot, now = conversation.snapshot, time.time()
-    width, paint = look.width, look.paint
+    width, theme = look.width, look.theme
     asking = Asking()
     asking.show(next(iter(snapshot.requests), None))
     return Parts(
         live=conversation.live(now),
-        queue=queue_rows(snapshot.queue, width, paint),
-        editor=[on_screen(PROMPT + paint.dim(hint(snapshot, asking)))],
+        queue=queue_rows(snapshot.queue, width, theme),
+        editor=[PROMPT + theme.dim(hint(snapshot, asking))],
         cursor=(0, cells(PROMPT)),
-        status=[on_screen(paint.dim(row)) for row in status_rows(snapshot, Facts(), now, width)],
+        status=[theme.dim(row) for row in status_rows(snapshot, Facts(), now, width)],
     )

@@ -10,8 +10,8 @@ from tiller_client.chat.asking import Asking, choices
 from tiller_client.rendering.labels import input_line
 from tiller_client.rendering.layout import wrapped
 from tiller_client.rendering.lines import fork_line
-from tiller_client.rendering.style import Span, text_of
-from tiller_client.rendering.text import Paint, cells, cut, on_screen, one_line, pad, sanitized
+from tiller_client.rendering.style import Span, Theme, text_of
+from tiller_client.rendering.text import cells, cut, one_line, pad, sanitized
 from tiller_protocol.items import Request
 from tiller_protocol.snapshot import QueuedInput, Snapshot, is_working
 
@@ -51,44 +51,44 @@ class EditorRows(NamedTuple):
     cursor: tuple[int, int]
 
 
-def heading_rows(snapshot: Snapshot, width: int, paint: Paint) -> list[str]:
+def heading_rows(snapshot: Snapshot, width: int, theme: Theme) -> list[str]:
     """The heading, which names the session."""
     title = one_line(snapshot.title) or "new session"
     parts = ["tiller", title, fork_line(snapshot), one_line(snapshot.workspace)]
     line = " · ".join(filter(None, parts))
-    return [on_screen(paint.bold(cut(line, width))), on_screen(paint.dim(cut(HELP_HINT, width)))]
+    return [theme.bold(cut(line, width)), theme.dim(cut(HELP_HINT, width))]
 
 
-def queue_rows(queue: Sequence[QueuedInput], width: int, paint: Paint) -> list[str]:
+def queue_rows(queue: Sequence[QueuedInput], width: int, theme: Theme) -> list[str]:
     """The queued inputs."""
     rows = [
         cut(f"  ◷ {'steers' if one.delivery == 'steer' else 'queued'}: {input_line(one)}", width)
         for one in queue
     ]
     more = [f"  … {len(rows) - QUEUED_SHOWN} more"] if len(rows) > QUEUED_SHOWN else []
-    return [on_screen(paint.dim(row)) for row in [*rows[:QUEUED_SHOWN], *more]]
+    return [theme.dim(row) for row in [*rows[:QUEUED_SHOWN], *more]]
 
 
 def answer_rows(
-    asking: Asking, request: Request, others: int, how_to: str, width: int, paint: Paint
+    asking: Asking, request: Request, others: int, how_to: str, width: int, theme: Theme
 ) -> list[str]:
     """The answers to a request; `others` is the number of other open requests."""
     head = f"? {one_line(request.title)}" + (f"  (and {others} more)" if others else "")
-    rows = [paint.asking(cut(head, width))]
+    rows = [theme.asking(cut(head, width))]
     for choice in choices(request):
         chosen = choice in (asking.chosen, asking.typing)
         row = cut(f"{CHOSEN if chosen else ' '} {choice.key}  {one_line(choice.label)}", width)
-        rows.append(paint.bold(cut(row, width - len(ENTER)) + ENTER) if chosen else row)
-    rows.append(paint.dim(cut(f"  {how_to}", width)))
-    return [on_screen(row) for row in rows]
+        rows.append(theme.bold(cut(row, width - len(ENTER)) + ENTER) if chosen else row)
+    rows.append(theme.dim(cut(f"  {how_to}", width)))
+    return rows
 
 
 def explained_rows(
-    title: str, explained: Iterable[tuple[str, str]], width: int, paint: Paint
+    title: str, explained: Iterable[tuple[str, str]], width: int, theme: Theme
 ) -> list[str]:
     """Names in a column, with their meanings beside them; a long name has a row of its own."""
     column = min(NAME_COLUMNS, width // 2)
-    rows = [paint.bold(title)]
+    rows = [theme.bold(title)]
     for name, text in explained:
         name = GOES_ON + one_line(name)
         beside = map(text_of, wrapped([Span(one_line(text))], width - column))
@@ -98,7 +98,7 @@ def explained_rows(
         for row in beside:
             rows.append(pad(name, column) + row)
             name = ""
-    return [on_screen(row) for row in rows]
+    return rows
 
 
 def how_to_answer(asking: Asking, now: float, *, editor_is_empty: bool) -> str:
@@ -119,7 +119,7 @@ def how_to_answer(asking: Asking, now: float, *, editor_is_empty: bool) -> str:
     return f"{chooses}type your answer; Enter answers"
 
 
-def completion_rows(state: "CompletionState | None", width: int, paint: Paint) -> list[str]:
+def completion_rows(state: "CompletionState | None", width: int, theme: Theme) -> list[str]:
     """The completions of the word before the cursor."""
     if state is None or not state.completions:
         return []
@@ -131,22 +131,22 @@ def completion_rows(state: "CompletionState | None", width: int, paint: Paint) -
     for number, one in enumerate(shown, first):
         name, detail = one_line(one.display_text), one_line(one.display_meta_text)
         row = cut(GOES_ON + (f"{pad(name, column)}  {detail}" if detail else name), width)
-        rows.append(paint.bold(row) if number == at else paint.dim(row))
+        rows.append(theme.bold(row) if number == at else theme.dim(row))
     if (left := len(state.completions) - first - len(shown)) > 0:
-        rows.append(paint.dim(f"{GOES_ON}… {left} more"))
-    return [on_screen(row) for row in rows]
+        rows.append(theme.dim(f"{GOES_ON}… {left} more"))
+    return rows
 
 
-def chip_rows(images: "Iterable[Named]", width: int, paint: Paint) -> list[str]:
+def chip_rows(images: "Iterable[Named]", width: int, theme: Theme) -> list[str]:
     """The images that will be sent with the text, and those that do not exist."""
     chips = [
-        (paint.dim if one.exists else paint.asking)(
+        (theme.dim if one.exists else theme.asking)(
             cut(f"  [{'image' if one.exists else 'no such file'}: {one_line(one.name)}]", width)
         )
         for one in images
     ]
-    more = [paint.dim(f"  … {len(chips) - CHIPS_SHOWN} more")] if len(chips) > CHIPS_SHOWN else []
-    return [on_screen(row) for row in [*chips[:CHIPS_SHOWN], *more]]
+    more = [theme.dim(f"  … {len(chips) - CHIPS_SHOWN} more")] if len(chips) > CHIPS_SHOWN else []
+    return [*chips[:CHIPS_SHOWN], *more]
 
 
 def hint(snapshot: Snapshot, asking: Asking) -> str:

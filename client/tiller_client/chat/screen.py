@@ -22,7 +22,7 @@ from tiller_client.chat.terminal.notifying import Notifier
 from tiller_client.chat.terminal.pace import Pace
 from tiller_client.chat.terminal.painter import ASK, Painter
 from tiller_client.rendering.requests import request_block
-from tiller_client.rendering.text import cells, cut, on_screen
+from tiller_client.rendering.text import cells, cut
 from tiller_protocol.items import Request
 
 
@@ -62,8 +62,8 @@ class Screen:
 
     def add_request(self, request: Request) -> None:
         """Print a whole request in lines that stay."""
-        block = request_block(request, self.look.paint, self.look.width)
-        self.add(["", *on_screen(block).split("\n")])
+        block = request_block(request, self.look.theme, self.look.width)
+        self.add(["", *block.split("\n")])
         self._state.conversation.set_apart()
 
     def draw(self) -> None:
@@ -77,8 +77,6 @@ class Screen:
         above, self._above = self._above, []
         self.pace.drawn()
         frame = compose(self._parts(), size[1])
-        above = self.look.recoloured(above)
-        frame = frame._replace(rows=self.look.recoloured(frame.rows))
         extra, self._escapes = self._escapes + self.notifier.take(state.snapshot), ""
         ask = ASK if self.pace.asks else ""
         self._asked = state.asking.request.id if state.asking.request else ""
@@ -93,32 +91,29 @@ class Screen:
 
     def _parts(self) -> Parts:
         state, now = self._state, time.time()
-        width, paint = self.look.width, self.look.paint
+        width, theme = self.look.width, self.look.theme
         shown = state.editor.shown(width)
-        editor = [on_screen(row) for row in shown.rows]
+        editor = [*shown.rows]
         if state.editor.is_empty and state.menu is None:
             columns, _ = self.painter.size
             shown_hint = cut(hint(state.snapshot, state.asking), columns - cells(PROMPT))
-            editor[0] += on_screen(paint.dim(shown_hint))
+            editor[0] += theme.dim(shown_hint)
         question = self._question()
         return Parts(
             state.conversation.live(now),
-            queue_rows(state.snapshot.queue, width, paint),
+            queue_rows(state.snapshot.queue, width, theme),
             question,
             next((at for at, row in enumerate(question) if CHOSEN in row), 0),
             editor,
             shown.cursor,
-            [*self._chips(), *completion_rows(state.editor.buffer.complete_state, width, paint)],
-            [
-                on_screen(paint.dim(row))
-                for row in status_rows(state.snapshot, self.facts(), now, width)
-            ],
+            [*self._chips(), *completion_rows(state.editor.buffer.complete_state, width, theme)],
+            [theme.dim(row) for row in status_rows(state.snapshot, self.facts(), now, width)],
         )
 
     def _chips(self) -> list[str]:
         state = self._state
         images = named_images(state.editor.buffer.text, state.snapshot.workspace)
-        return chip_rows(images, self.look.width, self.look.paint)
+        return chip_rows(images, self.look.width, self.look.theme)
 
     def facts(self) -> Facts:
         """What the status says besides the snapshot."""
@@ -130,13 +125,13 @@ class Screen:
 
     def _question(self) -> list[str]:
         """The rows of the menu, or else of the answers to the open request."""
-        state, width, paint = self._state, self.look.width, self.look.paint
+        state, width, theme = self._state, self.look.width, self.look.theme
         if state.menu is not None:
-            return [on_screen(row) for row in state.menu.rows(width, paint)]
+            return state.menu.rows(width, theme)
         request = state.asking.request
         if request is None:
             return []
         others = len(state.snapshot.requests) - 1
         empty = state.editor.is_empty
         how_to = how_to_answer(state.asking, time.monotonic(), editor_is_empty=empty)
-        return answer_rows(state.asking, request, others, how_to, width, paint)
+        return answer_rows(state.asking, request, others, how_to, width, theme)

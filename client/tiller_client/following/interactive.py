@@ -103,7 +103,7 @@ class InteractiveSession:
         Silence.say = console.complain
         self._delivery: Literal["auto", "steer"] = delivery
         self._renderer = Renderer(
-            console.paint,
+            console.theme,
             console.width,
             prompts=prompts,
             wraps=console.terminal,

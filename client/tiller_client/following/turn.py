@@ -73,7 +73,7 @@ class RunningTurn:
             if isinstance(self._op, UserInput) and self._op.overrides != TurnOverrides():
                 complain(no_turn_began())
         if not self._console.json and not self._console.quiet:
-            self._console.line(self._console.paint.dim(f"session {self._op.session_id}"))
+            self._console.line(self._console.theme.dim(f"session {self._op.session_id}"))
         try:
             ended = self._until_ended()
         finally:

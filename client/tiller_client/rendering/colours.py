@@ -24,7 +24,7 @@ COLOURS = {
     "good": Colour("32", "7fc77f", "1a7f37"),
     "bad": Colour("31", "ff8080", "cf222e"),
     "asking": Colour("33", "e5c07b", "8a5a00"),
-    "muted": Colour("90", "9aa0a8", "656d76"),
+    "muted": Colour("2", "9aa0a8", "656d76"),
     "user": Colour("36", "7dcfff", "0b6e99"),
     "agent": Colour("35", "c9a6ff", "7b3fbf"),
     # Prose.
@@ -34,7 +34,7 @@ COLOURS = {
     # Code.
     "keyword": Colour("35", "c792ea", "8250df"),
     "string": Colour("32", "a5d6a7", "116329"),
-    "comment": Colour("90", "8b949e", "656d76"),
+    "comment": Colour("2", "8b949e", "656d76"),
     "number": Colour("33", "f0a868", "953800"),
     "name": Colour("34", "82aaff", "0550ae"),
     "type": Colour("36", "7fdbca", "0b6e6e"),

@@ -22,7 +22,8 @@ from tiller_client.rendering.labels import (
 )
 from tiller_client.rendering.lines import Reporter, plan_lines, queue_lines, turn_end_line
 from tiller_client.rendering.requests import request_block
-from tiller_client.rendering.text import Paint, local_time, one_line, sanitized
+from tiller_client.rendering.style import Theme
+from tiller_client.rendering.text import local_time, one_line, sanitized
 from tiller_client.rendering.wrap import Wrap, hanging, sentence
 from tiller_protocol.events import (
     AnyBody,
@@ -87,7 +88,7 @@ class Renderer:
 
     def __init__(
         self,
-        paint: Paint,
+        theme: Theme,
         width: int,
         *,
         prompts: bool = True,
@@ -101,7 +102,7 @@ class Renderer:
         columns, may be set at any time; with `wraps`, longer lines are broken between words. With
         `whole`, all output of calls is shown, not only the last lines of commands.
         """
-        self._paint = paint
+        self._paint = theme
         self.width = width
         self._prompts = prompts
         self._wraps = wraps

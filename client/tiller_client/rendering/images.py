@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tiller_client.rendering.layout import folded
 from tiller_client.rendering.sixel import BAND_ROWS, CLEAR, COLOURS_MAX, sixels
 from tiller_client.rendering.style import Pictures, Span, Theme
-from tiller_client.rendering.text import counted, one_line
+from tiller_client.rendering.text import ESCAPE, counted, one_line
 from tiller_protocol.items import Image
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ def image_lines(image: Image, width: int, theme: Theme) -> list[str]:
     drawing = None if theme.pictures == "none" else _drawing(image.data, width, theme)
     if drawing is None:
         return label
-    return [*[""] * (drawing.rows - 1), _escapes(drawing, theme.pictures), *label]
+    escapes = _escapes(drawing, theme.pictures).replace("\x1b", ESCAPE)
+    return [*[""] * (drawing.rows - 1), escapes, *label]
 
 
 def image_label(image: Image) -> str:
@@ -141,7 +142,7 @@ def _escapes(drawing: _Drawing, pictures: Pictures) -> str:
     data = base64.b64encode(drawing.data).decode()
     if pictures == "iterm2":
         place = f"width={columns};height={rows};preserveAspectRatio=1"
-        return f"{up}\x1b]1337;File=inline=1;size={len(drawing.data)};{place}:{data}\x07"
+        return f"{up}\x1b]1337;File=inline=1;size={len(drawing.data)};{place}:{data}\x1b\\"
     chunks = [data[at : at + CHUNK_CHARS] for at in range(0, len(data), CHUNK_CHARS)]
     # f=100: PNG. a=T: show at once. q=2: send no answer, which would look like typed text.
     keys = f"a=T,f=100,q=2,c={columns},r={rows},"

@@ -23,7 +23,7 @@ from tiller_client.rendering.labels import (
 from tiller_client.rendering.layout import hanging, indented, wrapped
 from tiller_client.rendering.markdown import markdown_lines
 from tiller_client.rendering.style import Row, Span, Theme
-from tiller_client.rendering.text import Paint, cut, one_line, seconds
+from tiller_client.rendering.text import cut, one_line, seconds
 from tiller_protocol.items import (
     AssistantMessage,
     Compaction,
@@ -40,7 +40,7 @@ from tiller_protocol.items import (
 PROMPT_ROWS_SHOWN = 20
 """Maximum number of rows to show of the user's own input, which may be a pasted file."""
 
-_NO_COLOURS = Paint(colour=False)
+_NO_COLOURS = Theme()
 _HEADING = re.compile(r"\s*\*\*([^*\n]+)\*\*\s*(?:\n|$)")
 """Matches the heading with which providers begin a summary of reasoning."""
 

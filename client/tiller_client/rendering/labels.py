@@ -9,8 +9,8 @@ import msgspec
 from msgspec import structs
 
 from tiller_client.program_name import program
+from tiller_client.rendering.style import Theme
 from tiller_client.rendering.text import (
-    Paint,
     cells,
     count,
     counted,
@@ -144,7 +144,7 @@ def call_state(call: ToolCall) -> str:
     return word if call.duration_s is None else f"{word} {seconds(call.duration_s)}"
 
 
-def call_lines(call: ToolCall, paint: Paint, width: int, *, whole: bool = False) -> str:
+def call_lines(call: ToolCall, theme: Theme, width: int, *, whole: bool = False) -> str:
     """A call that has ended: a line with its state, and then its diff or its output.
 
     The output of a command is cut to its last lines; an edit is followed by the problems that it
@@ -154,26 +154,26 @@ def call_lines(call: ToolCall, paint: Paint, width: int, *, whole: bool = False)
     state = call_state(call)
     name = one_line(call.name)
     title = cut(call_title(call), width - cells(name) - cells(state) - 5)
-    tint = paint.bad if failed else paint.good if call.state == "completed" else paint.dim
-    head = f"{tint('●')} {paint.bold(name)} {title} {tint(state)}"
+    tint = theme.bad if failed else theme.good if call.state == "completed" else theme.dim
+    head = f"{tint('●')} {theme.bold(name)} {title} {tint(state)}"
     below = [head.replace("  ", " ")]
     if call.rewritten_arguments:
         changed = f"    a hook changed the arguments to {one_line(call.rewritten_arguments)}"
-        below.append(paint.dim(cut(changed, width - 1)))
-    below.extend(paint.dim(f"    {label}") for label in attached((), call.images))
+        below.append(theme.dim(cut(changed, width - 1)))
+    below.extend(theme.dim(f"    {label}") for label in attached((), call.images))
     columns = UNCUT if whole else width
     output = call.output
     if call.diff:
         lines_max = UNCUT if whole else DIFF_LINES_SHOWN
         hint = _for_all()
-        below.append(diff_lines(call.diff, paint, columns, lines_max, hint, whole_lines=whole))
+        below.append(diff_lines(call.diff, theme, columns, lines_max, hint, whole_lines=whole))
         # After the first blank line, the output lists problems that the edit caused.
         output = call.output.partition("\n\n")[2]
     lines_max = UNCUT if whole else lines_shown(call, failed=failed)
     if lines_max and output.strip():
         is_head = call.by_provider and not failed  # the best results come first
         rows = _output_rows(output, columns, lines_max, call.spill_path, is_head=is_head)
-        below.append(paint.dim("\n".join(rows)))
+        below.append(theme.dim("\n".join(rows)))
     return "\n".join(below)
 
 
@@ -184,13 +184,13 @@ def lines_shown(call: ToolCall, *, failed: bool) -> int:
     return 0 if call.exit_status is None else COMMAND_LINES_SHOWN
 
 
-def citation_lines(citations: Iterable[Citation], paint: Paint, width: int) -> list[str]:
+def citation_lines(citations: Iterable[Citation], theme: Theme, width: int) -> list[str]:
     """A line for each source that a message cites, without duplicates."""
     sources = dict.fromkeys((one.url, one.title) for one in citations)
     shown = [_source(url, title) for url, title in sources]
     more = [f"… {len(shown) - CITATIONS_SHOWN} more"] if len(shown) > CITATIONS_SHOWN else []
     lines = [*shown[:CITATIONS_SHOWN], *more]
-    return [paint.dim(cut(f"    ↗ {line}", width - 1)) for line in lines]
+    return [theme.dim(cut(f"    ↗ {line}", width - 1)) for line in lines]
 
 
 def _source(url: str, title: str) -> str:
@@ -199,7 +199,7 @@ def _source(url: str, title: str) -> str:
 
 def diff_lines(
     diff: str,
-    paint: Paint,
+    theme: Theme,
     width: int,
     lines_max: int,
     for_all: str = "",
@@ -213,17 +213,17 @@ def diff_lines(
     """
     lines = _without_headers(sanitized(diff).rstrip("\n").split("\n"))
     shown = [
-        paint.changed(line[:1], f"    {row}")
+        theme.changed(line[:1], f"    {row}")
         for line in lines[:lines_max]
         for row in _diff_rows(line.expandtabs(4), width - 5, whole=whole_lines)
     ]
     if len(lines) > lines_max:
-        shown.append(paint.dim(f"    … {more_lines(len(lines) - lines_max)}{for_all}"))
+        shown.append(theme.dim(f"    … {more_lines(len(lines) - lines_max)}{for_all}"))
     return "\n".join(shown)
 
 
 def item_block(
-    item: Item, paint: Paint, width: int, columns: int = UNCUT, *, whole: bool = False
+    item: Item, theme: Theme, width: int, columns: int = UNCUT, *, whole: bool = False
 ) -> str:
     """Render an item of history; a call's output is shown completely only if `whole`.
 
@@ -233,25 +233,25 @@ def item_block(
         case UserMessage():
             text = " ".join([sanitized(item.text), *attached(item.files, item.images)]).lstrip(" ")
             first, *rest = wrapped(text.rstrip("\n"), columns - 2).split("\n")
-            head = f"{paint.bold('» ' + first)}{paint.dim(DELIVERY_NOTES[item.delivery])}"
-            return "\n".join([head, *(paint.bold("  " + line) for line in rest)])
+            head = f"{theme.bold('» ' + first)}{theme.dim(DELIVERY_NOTES[item.delivery])}"
+            return "\n".join([head, *(theme.bold("  " + line) for line in rest)])
         case AssistantMessage():
-            note = paint.dim(STATE_NOTES.get(item.state, ""))
+            note = theme.dim(STATE_NOTES.get(item.state, ""))
             text = wrapped(sanitized(item.text).rstrip("\n"), columns) + note
-            return "\n".join([text, *citation_lines(item.citations, paint, width)])
+            return "\n".join([text, *citation_lines(item.citations, theme, width)])
         case Reasoning():
-            return paint.dim(wrapped("∴ " + sanitized(item.text).rstrip("\n"), columns))
+            return theme.dim(wrapped("∴ " + sanitized(item.text).rstrip("\n"), columns))
         case ToolCall():
-            return call_lines(item, paint, width, whole=whole)
+            return call_lines(item, theme, width, whole=whole)
         case Compaction():
-            return paint.dim("≡ history up to here was summarised:\n") + paint.dim(
+            return theme.dim("≡ history up to here was summarised:\n") + theme.dim(
                 indent(sanitized(item.summary), "    ")
             )
         case Notice():
             text = f"Told the model: {one_line(item.text)}" if whole else notice_line(item)
-            return paint.dim(hanging(f"▪ {text}", columns))
+            return theme.dim(hanging(f"▪ {text}", columns))
         case Patch():
-            return paint.dim(cut(f"± {patch_title(item)}", width - 1))
+            return theme.dim(cut(f"± {patch_title(item)}", width - 1))
         case _:
             assert_never(item)
 
@@ -275,12 +275,12 @@ def notice_line(notice: Notice) -> str:
             return _SENTENCE.match(text)[0]  # type: ignore[index] - matches any line
 
 
-def change_line(change: FileChange, paint: Paint) -> str:
+def change_line(change: FileChange, theme: Theme) -> str:
     """One line about a changed file."""
     mark = {"added": "A", "removed": "D", "modified": "M"}[change.kind]
     counts = ""
     if change.added_lines is not None and change.removed_lines is not None:
-        counts = paint.dim(f"  +{change.added_lines} -{change.removed_lines}")
+        counts = theme.dim(f"  +{change.added_lines} -{change.removed_lines}")
     return f"{mark} {quoted_path(change.path)}{counts}"
 
 

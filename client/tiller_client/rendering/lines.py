@@ -7,9 +7,9 @@ from msgspec import structs
 from tiller_client.program_name import program
 from tiller_client.rendering.activity import which_attempt
 from tiller_client.rendering.labels import UNCUT, background_line, input_line
+from tiller_client.rendering.style import Theme
 from tiller_client.rendering.text import (
     SHORT_ID_CHARS,
-    Paint,
     cells,
     count,
     counted,
@@ -63,27 +63,27 @@ class Reporter:
         """The calls of this turn that a user has rejected."""
         self._error = ""
 
-    def lines(self, body: AnyBody, paint: Paint, columns: int = UNCUT) -> Iterator[str]:
+    def lines(self, body: AnyBody, theme: Theme, columns: int = UNCUT) -> Iterator[str]:
         """The lines of the next event; empty for events that each frontend shows in its own way."""
         match body:
             case StatusChanged(status="retry"):
-                yield _retry_line(body, paint, columns)
+                yield _retry_line(body, theme, columns)
             case RequestOpened(request):
                 self._asked[request.id] = request.item_id
             case RequestResolved():
                 asked = self._asked.pop(body.request_id, "")
                 if body.resolution == "reject":
                     self._rejected.add(asked)
-                yield _resolution_line(body, paint, columns)
+                yield _resolution_line(body, theme, columns)
             case HistoryCompacted():
-                yield _compaction_line(body, paint)
+                yield _compaction_line(body, theme)
             case HistoryReverted():
                 yield revert_line(body, columns=columns)
             case BackgroundChanged():
                 for one in body.background:
                     if self._background.get(one.id) != one.state:
                         self._background[one.id] = one.state
-                        yield paint.dim(background_line(one))
+                        yield theme.dim(background_line(one))
             case _:
                 pass
 
@@ -110,14 +110,14 @@ def plan_lines(body: PlanUpdated) -> Iterator[str]:
         yield f"  {_PLAN_MARKS[entry.state]} {one_line(entry.text)}"
 
 
-def queue_lines(body: QueueChanged, known: tuple[QueuedInput, ...], paint: Paint) -> Iterator[str]:
+def queue_lines(body: QueueChanged, known: tuple[QueuedInput, ...], theme: Theme) -> Iterator[str]:
     """A line for each kind of waiting input; inputs in `known` are not repeated."""
     new = [one for one in body.queue if one not in known]
     for delivery, label in _WAITS if body.waits else _WAITING:
         lines = [input_line(one) for one in new if one.delivery == delivery]
         if lines:
             waiting = ", ".join(cut(line, QUEUED_COLUMNS) for line in lines)
-            yield paint.dim(f"{label}: {waiting}")
+            yield theme.dim(f"{label}: {waiting}")
 
 
 def revert_line(body: HistoryReverted, prompt: str = "", columns: int = UNCUT) -> str:
@@ -131,33 +131,33 @@ def revert_line(body: HistoryReverted, prompt: str = "", columns: int = UNCUT) -
     return hanging(f"⟲ {done}{restored}{conflicts if body.conflicts else ''}", columns)
 
 
-def _compaction_line(body: HistoryCompacted, paint: Paint) -> str:
+def _compaction_line(body: HistoryCompacted, theme: Theme) -> str:
     before, after = count(body.tokens_before), count(body.tokens_after)
     done = "summarised" if body.item_id else "old tool output left out"
-    return paint.dim(f"≡ {done}: {before} → {after} tokens")
+    return theme.dim(f"≡ {done}: {before} → {after} tokens")
 
 
-def _retry_line(body: StatusChanged, paint: Paint, columns: int) -> str:
+def _retry_line(body: StatusChanged, theme: Theme, columns: int) -> str:
     delay = "" if body.delay_s is None else f" in {seconds(body.delay_s)}"
     cause = f": {one_line(body.cause)}" if body.cause else ""
-    return paint.asking(hanging(f"↻ retry{which_attempt(body)}{delay}{cause}", columns))
+    return theme.asking(hanging(f"↻ retry{which_attempt(body)}{delay}{cause}", columns))
 
 
-def _resolution_line(body: RequestResolved, paint: Paint, columns: int) -> str:
+def _resolution_line(body: RequestResolved, theme: Theme, columns: int) -> str:
     by = f" by {one_line(body.by)}" if body.by else " by a rule"
     text = f": {one_line(body.text)}" if body.text else ""
     match body.resolution:
         case "once" | "always" | "always_here":
-            return paint.good(f"  ✓ allowed {body.resolution.replace('_', ' ')}{by}")
+            return theme.good(f"  ✓ allowed {body.resolution.replace('_', ' ')}{by}")
         case "answer":
-            return paint.good(hanging(f"  ✓ answered{by}{text}", columns))
+            return theme.good(hanging(f"  ✓ answered{by}{text}", columns))
         case "reject":
-            return paint.bad(hanging(f"  ✗ rejected{by}{text}", columns))
+            return theme.bad(hanging(f"  ✗ rejected{by}{text}", columns))
         case "cancelled":
-            return paint.dim("  · withdrawn")
+            return theme.dim("  · withdrawn")
 
 
-def turn_end_line(body: TurnEnded, paint: Paint, width: int = UNCUT, columns: int = UNCUT) -> str:
+def turn_end_line(body: TurnEnded, theme: Theme, width: int = UNCUT, columns: int = UNCUT) -> str:
     """The outcome of a turn, and its figures.
 
     Figures that do not fit into `width` are left out. The line is broken at `columns`, between
@@ -176,9 +176,9 @@ def turn_end_line(body: TurnEnded, paint: Paint, width: int = UNCUT, columns: in
     for least in (5, 4, 1, 2, 0, 3):
         if cells(_figures(outcome, figures)) > width:
             figures[least] = ""
-    painted = paint.good if body.outcome == "completed" else paint.bad
+    painted = theme.good if body.outcome == "completed" else theme.bad
     text = _figures(outcome, figures, columns)
-    return painted(outcome) + paint.dim(text.removeprefix(outcome))
+    return painted(outcome) + theme.dim(text.removeprefix(outcome))
 
 
 def _figures(outcome: str, figures: list[str], columns: int = UNCUT) -> str:

@@ -7,7 +7,8 @@ can pretend to be a line of tiller's own.
 from collections.abc import Callable
 from functools import partial
 
-from tiller_client.rendering.text import Paint, rows, sanitized, verbatim
+from tiller_client.rendering.style import Theme
+from tiller_client.rendering.text import rows, sanitized, verbatim
 from tiller_client.rendering.wrap import wrapped
 from tiller_protocol.items import DetailKind, Request
 
@@ -24,17 +25,17 @@ ROWS_AT_ONCE = 20
 """Rows of a request that a terminal of 24 lines shows above the prompt."""
 
 
-def request_block(request: Request, paint: Paint, width: int) -> str:
+def request_block(request: Request, theme: Theme, width: int) -> str:
     """Render a whole request. Nothing is cut, so that the user can't allow something unseen."""
     shown = partial(_prose, width=width) if request.kind == "question" else verbatim
     title = row(verbatim(_heading(request))) or request.kind
-    parts = [paint.asking(_marked("? ", title, width))]
+    parts = [theme.asking(_marked("? ", title, width))]
     if request.also:
         names = ", ".join(row(verbatim(one)) for one in (request.permission, *request.also))
-        parts.append(paint.asking(_marked("! ", f"needs several permissions: {names}", width)))
+        parts.append(theme.asking(_marked("! ", f"needs several permissions: {names}", width)))
     parts += [_marked(MARGIN_SUBJECT, shown(text), width) for text in other_subjects(request)]
     if request.detail and not _is_in_title(request, request.detail):
-        parts.append(_detail(request.detail, request.detail_kind, shown, paint, width))
+        parts.append(_detail(request.detail, request.detail_kind, shown, theme, width))
     if request.always:
         patterns = ", ".join(row(verbatim(one)) for one in request.always)
         grants = [f"“always” allows {row(verbatim(request.permission))}: {patterns}"]
@@ -42,7 +43,7 @@ def request_block(request: Request, paint: Paint, width: int) -> str:
             place = row(verbatim(request.always_here))
             about = f"“always here” allows it in every session of {place}"
             grants.append(wrapped(about, _text_columns(width)))
-        parts += [paint.dim(block(grant, width)) for grant in grants]
+        parts += [theme.dim(block(grant, width)) for grant in grants]
     parts += [
         block(f"{number}. {row(verbatim(choice))}", width)
         for number, choice in enumerate(request.choices, 1)
@@ -50,7 +51,7 @@ def request_block(request: Request, paint: Paint, width: int) -> str:
     text = "\n".join(parts)
     count = text.count("\n") + 1
     if count > ROWS_AT_ONCE:
-        text += "\n" + paint.asking(f"  ↑ {count} lines: scroll up to see all of them")
+        text += "\n" + theme.asking(f"  ↑ {count} lines: scroll up to see all of them")
     return text
 
 
@@ -89,21 +90,21 @@ def _is_in_title(request: Request, text: str) -> bool:
 
 
 def _detail(
-    detail: str, kind: DetailKind, shown: Callable[[str], str], paint: Paint, width: int
+    detail: str, kind: DetailKind, shown: Callable[[str], str], theme: Theme, width: int
 ) -> str:
     match kind:
         case "text" | "command":
             return block(shown(detail), width)
         case "diff":
             lines = detail.removesuffix("\n").split("\n")
-            return "\n".join(_diff_line(line, shown, paint, width) for line in lines)
+            return "\n".join(_diff_line(line, shown, theme, width) for line in lines)
 
 
-def _diff_line(line: str, shown: Callable[[str], str], paint: Paint, width: int) -> str:
+def _diff_line(line: str, shown: Callable[[str], str], theme: Theme, width: int) -> str:
     # The mark is not part of the file's line, so a blank mark is not a trailing space.
     marks = 1 if line[:1] in ("+", "-", " ") else 0
     text = block(line[:marks] + shown(line[marks:]), width)
-    return paint.changed(line[:1], text)
+    return theme.changed(line[:1], text)
 
 
 def _marked(mark: str, text: str, width: int) -> str:

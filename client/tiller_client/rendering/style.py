@@ -1,7 +1,8 @@
 """The look of lines: spans of text have roles, and themes convert roles to escapes.
 
-Every character on the screen passes through `Theme.line`, which makes it safe. So a model's or a
-tool's text never reaches the terminal as an escape, even if another module has a mistake.
+`Theme.line` makes every text safe, and `text.on_screen` does so again before it is written. So a
+model's or a tool's text never reaches the terminal as an escape, even if another module has a
+mistake.
 """
 
 import re
@@ -11,7 +12,7 @@ from typing import Literal, NamedTuple, get_args
 from urllib.parse import urlsplit
 
 from tiller_client.rendering.colours import COLOURS, Colour
-from tiller_client.rendering.text import cells, sanitized
+from tiller_client.rendering.text import ESCAPE, cells, sanitized
 
 Kind = Literal["dark", "light", "none"]
 Pictures = Literal["kitty", "iterm2", "sixel", "none"]
@@ -34,13 +35,10 @@ LINK_CHARS_MAX = 2_000
 LINKED_SCHEMES = frozenset({"http", "https", "file"})
 """Schemes that a click may open; other schemes can start programs."""
 
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;[^\x1b]*\x1b\\")
-_ROLES = {"2": "muted", "31": "bad", "32": "good", "33": "asking"}
-_PAINTED = re.compile(rf"\x1b\[({'|'.join(_ROLES)})m")
-"""Matches the escapes of `Paint`, and the code of the role in each."""
+_ESCAPES = re.compile(rf"[\x1b{ESCAPE}](?:\[[0-9;]*m|\]8;[^\x1b{ESCAPE}]*[\x1b{ESCAPE}]\\)")
 
 _EMOJI_SELECTOR = "\ufe0f"
-_LINK_END = "\x1b]8;;\x1b\\"
+_LINK_END = f"{ESCAPE}]8;;{ESCAPE}\\"
 
 
 class Span(NamedTuple):
@@ -83,11 +81,37 @@ class Theme:
         """The text of a row with escapes; safe, whatever the row contains."""
         return "".join(map(self._written, row)).rstrip(" ")
 
-    def recoloured(self, line: str) -> str:
-        """Replace the colours of `Paint` in a finished line with the colours of this theme."""
-        if self.colours <= 16:
-            return line
-        return _PAINTED.sub(lambda code: f"\x1b[{self._code(_ROLES[code[1]])}m", line)
+    def bold(self, text: str) -> str:
+        """Emphasise names and headings in a safe text, as `painted` does."""
+        return self.painted(text, "bold")
+
+    def dim(self, text: str) -> str:
+        """Colour less important text."""
+        return self.painted(text, "muted")
+
+    def good(self, text: str) -> str:
+        """Colour texts about success, and added lines."""
+        return self.painted(text, "good")
+
+    def bad(self, text: str) -> str:
+        """Colour texts about failure, and removed lines."""
+        return self.painted(text, "bad")
+
+    def asking(self, text: str) -> str:
+        """Colour warnings and questions."""
+        return self.painted(text, "asking")
+
+    def changed(self, mark: str, text: str) -> str:
+        """Colour a line of a diff by the `mark` at its beginning."""
+        return self.painted(text, {"+": "good", "-": "bad"}.get(mark, "muted"))
+
+    def painted(self, text: str, *roles: str) -> str:
+        """Colour each line separately, so that a colour never outlasts truncated output."""
+        codes = ";".join(map(self._code, roles))
+        if self.kind == "none" or not codes:
+            return text
+        lines = text.split("\n")
+        return "\n".join(f"{ESCAPE}[{codes}m{line}{ESCAPE}[0m" if line else "" for line in lines)
 
     def can_link(self, address: str) -> bool:
         """Whether the terminal can show a link to this address."""
@@ -95,14 +119,10 @@ class Theme:
 
     def _written(self, span: Span) -> str:
         text = safe(span.text)
-        if self.kind == "none" or not text:
-            return text
-        codes = ";".join(filter(None, (self._code(role) for role in span.roles)))
-        if codes:
-            text = f"\x1b[{codes}m{text}\x1b[0m"
-        if span.link and self.can_link(span.link):
-            text = f"\x1b]8;;{span.link}\x1b\\{text}{_LINK_END}"
-        return text
+        painted = self.painted(text, *span.roles)
+        if text and span.link and self.can_link(span.link):
+            return f"{ESCAPE}]8;;{span.link}{ESCAPE}\\{painted}{_LINK_END}"
+        return painted
 
     def _code(self, role: str) -> str:
         if attribute := _ATTRIBUTES.get(role):

@@ -1,4 +1,4 @@
-"""Sanitizes, measures, truncates and colours text for terminals; pure.
+"""Sanitizes, measures and truncates text for terminals; pure. `style` colours it.
 
 Unicode properties decide which characters are shown as they are. The others are escaped: C0
 controls as pictures (`␛`), the rest as code points (`⟨U+202E⟩`). If the output can't show these
@@ -38,6 +38,9 @@ _WIDER = re.compile(
     "\U0001f1e6-\U0001f1ff]"
 )
 """Characters that are wide since Unicode 16, and flag letters: terminals use one or two columns."""
+
+ESCAPE = "\ud800"
+"""Begins our own escapes until `on_screen`: a lone surrogate, which decoded text never contains."""
 
 _SPACE = re.compile(r"\s+")
 _TRAILING_BLANKS = re.compile(r" +$", re.MULTILINE)
@@ -116,7 +119,7 @@ def json_line(encoded: bytes) -> str:
 
 
 def on_screen(text: str) -> str:
-    """Sanitize text and turn the marks of `Paint` into colours, just before it is written.
+    """Sanitize text and complete our own escapes, just before it is written to a terminal.
 
     All text passes through here, so that even text that was not sanitized before is safe.
     """
@@ -217,52 +220,6 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-_PLAIN, _BOLD, _DIM, _RED, _GREEN, _YELLOW = "\ud800\ud801\ud802\ud803\ud804\ud805"
-"""Marks for colours: lone surrogates, which decoded text never contains."""
-
-_COLOURS = {_PLAIN: "0", _BOLD: "1", _DIM: "2", _RED: "31", _GREEN: "32", _YELLOW: "33"}
-
-
-class Paint:
-    """Adds colours to text if `colour` is true, else returns the text unchanged.
-
-    The colours are marks, which `on_screen` replaces with escapes when the text is written.
-    """
-
-    def __init__(self, *, colour: bool) -> None:
-        self.colour = colour
-
-    def dim(self, text: str) -> str:
-        """Colour less important text."""
-        return self._painted(_DIM, text)
-
-    def bold(self, text: str) -> str:
-        """Emphasise names and headings."""
-        return self._painted(_BOLD, text)
-
-    def good(self, text: str) -> str:
-        """Colour texts about success, and added lines."""
-        return self._painted(_GREEN, text)
-
-    def bad(self, text: str) -> str:
-        """Colour texts about failure, and removed lines."""
-        return self._painted(_RED, text)
-
-    def asking(self, text: str) -> str:
-        """Colour warnings and questions."""
-        return self._painted(_YELLOW, text)
-
-    def changed(self, mark: str, text: str) -> str:
-        """Colour a line of a diff by the `mark` at its beginning."""
-        return {"+": self.good, "-": self.bad}.get(mark, self.dim)(text)
-
-    def _painted(self, mark: str, text: str) -> str:
-        """Mark each line separately, so that a colour never outlasts truncated output."""
-        if not self.colour or not text:
-            return text
-        return "\n".join(f"{mark}{line}{_PLAIN}" if line else "" for line in text.split("\n"))
-
-
 class _Table(dict[int, str]):
     """The text for each character, for `str.translate`; computed on first use."""
 
@@ -327,7 +284,7 @@ _AS_IT_IS = {"\n": "\n", "\t": "\t"}
 _PROSE = _Table(_in_prose, _AS_IT_IS)
 _VERBATIM = _Table(_in_verbatim, {"\n": "\n"})
 _JSON = _Table(_in_json, {})
-_SCREEN = _Table(_in_prose, _AS_IT_IS | {mark: f"\x1b[{code}m" for mark, code in _COLOURS.items()})
+_SCREEN = _Table(_in_prose, _AS_IT_IS | {ESCAPE: "\x1b"})
 
 
 def _with_few_marks(text: str) -> Iterator[str]:

@@ -16,14 +16,8 @@ from tiller_client.rendering.labels import (
 )
 from tiller_client.rendering.lines import branch_line, context_line, fork_line, tokens_line
 from tiller_client.rendering.requests import request_block
-from tiller_client.rendering.text import (
-    Paint,
-    counted,
-    dollars,
-    local_time,
-    one_line,
-    seconds,
-)
+from tiller_client.rendering.style import Theme
+from tiller_client.rendering.text import counted, dollars, local_time, one_line, seconds
 from tiller_client.rendering.wrap import hanging, sentence
 from tiller_protocol.items import Item
 from tiller_protocol.snapshot import Mark, Snapshot
@@ -31,7 +25,7 @@ from tiller_protocol.snapshot import Mark, Snapshot
 
 def transcript(
     snapshot: Snapshot,
-    paint: Paint,
+    theme: Theme,
     width: int,
     columns: int = UNCUT,
     *,
@@ -46,19 +40,19 @@ def transcript(
     details = [snapshot.workspace, snapshot.settings.model or "", fork_line(snapshot)]
     place = one_line(" · ".join(detail for detail in details if detail))
     lines = [
-        paint.bold(one_line(snapshot.title) or "(no title)"),
-        paint.dim(hanging(f"{snapshot.session_id} · {place}", columns)),
+        theme.bold(one_line(snapshot.title) or "(no title)"),
+        theme.dim(hanging(f"{snapshot.session_id} · {place}", columns)),
     ]
-    show = partial(item_block, paint=paint, width=width, columns=columns, whole=whole)
-    lines += _history(snapshot, paint, columns, show, tail)
-    lines.extend(request_block(request, paint, width) for request in snapshot.requests)
+    show = partial(item_block, theme=theme, width=width, columns=columns, whole=whole)
+    lines += _history(snapshot, theme, columns, show, tail)
+    lines.extend(request_block(request, theme, width) for request in snapshot.requests)
     running = [one for one in snapshot.background if one.state == "running"]
-    lines.extend(paint.dim(background_line(one)) for one in running)
-    lines.extend(paint.dim(f"queued: {input_line(queued)}") for queued in snapshot.queue)
+    lines.extend(theme.dim(background_line(one)) for one in running)
+    lines.extend(theme.dim(f"queued: {input_line(queued)}") for queued in snapshot.queue)
     if snapshot.queue and snapshot.turn is None:
         goes_on = f"{program()} resume {snapshot.session_id}"
         waiting = sentence("! ", waiting_line(len(snapshot.queue), goes_on), columns)
-        lines.append(paint.asking(waiting))
+        lines.append(theme.asking(waiting))
     figures = (
         snapshot.status,
         counted(snapshot.turns, "turn"),
@@ -67,13 +61,13 @@ def transcript(
         context_line(snapshot),
         branch_line(snapshot),
     )
-    lines.append(paint.dim(f"\n{hanging(' · '.join(filter(None, figures)), columns)}"))
+    lines.append(theme.dim(f"\n{hanging(' · '.join(filter(None, figures)), columns)}"))
     return "\n".join(lines)
 
 
 def _history(
     snapshot: Snapshot,
-    paint: Paint,
+    theme: Theme,
     columns: int,
     show: Callable[[Item], str],
     tail: int | None,
@@ -83,18 +77,18 @@ def _history(
     shown = [at for at, item in enumerate(snapshot.items) if is_shown(item)]
     left_out = 0 if tail is None else max(0, len(shown) - tail)
     if left_out:
-        yield paint.dim(f"… {counted(left_out, 'earlier item')}")
+        yield theme.dim(f"… {counted(left_out, 'earlier item')}")
         while len(turns) > 1 and turns[1][1].items <= shown[left_out]:
             turns.popleft()
     turn: Mark | None = None
     for at in (*shown[left_out:], len(snapshot.items)):
         while turns and turns[0][1].items <= at:
-            yield from _turn_end(turn, paint, columns)
+            yield from _turn_end(turn, theme, columns)
             number, turn = turns.popleft()
-            yield f"\n{paint.dim(_turn_line(number, turn))}"
+            yield f"\n{theme.dim(_turn_line(number, turn))}"
         if at < len(snapshot.items):
             yield show(as_shown(snapshot.items[at], snapshot))
-    yield from _turn_end(turn, paint, columns)
+    yield from _turn_end(turn, theme, columns)
 
 
 def _turn_line(number: int, mark: Mark) -> str:
@@ -103,13 +97,13 @@ def _turn_line(number: int, mark: Mark) -> str:
     return f"turn {number} · {local_time(mark.at)}{took}"
 
 
-def _turn_end(turn: Mark | None, paint: Paint, columns: int) -> Iterator[str]:
+def _turn_end(turn: Mark | None, theme: Theme, columns: int) -> Iterator[str]:
     """The outcome of a turn that did not complete, and the reason."""
     if turn is None or turn.outcome in (None, "completed"):
         return
     if turn.error:
-        yield paint.bad(sentence("✗ ", turn.error.message, columns))
-    yield paint.bad(f"■ {turn.outcome.replace('_', ' ')}")
+        yield theme.bad(sentence("✗ ", turn.error.message, columns))
+    yield theme.bad(f"■ {turn.outcome.replace('_', ' ')}")
 
 
 def _cost(snapshot: Snapshot) -> str:

@@ -8,9 +8,10 @@ from collections.abc import Iterable
 
 from tiller_client.command_line.prompt import read_workspace
 from tiller_client.connecting.connection import connect
-from tiller_client.console import complain, print_json, say, stdout_paint, stdout_width
+from tiller_client.console import complain, print_json, say, stdout_theme, stdout_width
 from tiller_client.program_name import program
-from tiller_client.rendering.text import Paint, cells, count, counted, cut, dollars, one_line
+from tiller_client.rendering.style import Theme
+from tiller_client.rendering.text import cells, count, counted, cut, dollars, one_line
 from tiller_protocol.answers import (
     AgentSummary,
     CatalogResult,
@@ -50,13 +51,13 @@ def run(arguments: Namespace) -> int:
         "tools": (*catalog.tools, *catalog.servers),
         "commands": catalog.commands,
     }[arguments.verb]
-    paint, width = stdout_paint(), stdout_width()
+    theme, width = stdout_theme(), stdout_width()
     names = min(max((cells(_name(thing)) for thing in things), default=0), NAME_CELLS_MAX)
     for thing in things:
         if arguments.json:
             print_json(thing)
         else:
-            say(_line(thing, paint, width, names))
+            say(_line(thing, theme, width, names))
     if not things and not arguments.json:
         say(f"no {arguments.verb} are configured; to see where to add some: tiller config path")
     return 0
@@ -68,25 +69,25 @@ def _models(models: tuple[ModelSummary, ...], arguments: Namespace) -> int:
         for model in models:
             print_json(model)
         return 0
-    paint, width = stdout_paint(), stdout_width()
+    theme, width = stdout_theme(), stdout_width()
     listed: dict[str, list[ModelSummary]] = {}
     for model in models:
         if model.listed:
             listed.setdefault(model.name.partition("/")[0], []).append(model)
         else:
-            say(_model_line(model, paint, width))
+            say(_model_line(model, theme, width))
     for provider, more in listed.items():
         if len(more) <= LISTED_SHOWN_MAX or arguments.all:
             for model in more:
-                say(_model_line(model, paint, width))
+                say(_model_line(model, theme, width))
         else:
-            say(paint.dim(f"{one_line(provider)}/… {len(more)} more: {program()} models --all"))
+            say(theme.dim(f"{one_line(provider)}/… {len(more)} more: {program()} models --all"))
     if not models:
         say(f"no model is configured, and none was found; to set one up: {program()} init")
     return 0
 
 
-def _model_line(model: ModelSummary, paint: Paint, width: int) -> str:
+def _model_line(model: ModelSummary, theme: Theme, width: int) -> str:
     notes = [one_line(model.api)]
     if model.default:
         notes.append("default")
@@ -98,12 +99,12 @@ def _model_line(model: ModelSummary, paint: Paint, width: int) -> str:
         notes.append(f"variants {', '.join(map(one_line, model.variants))}")
     name = one_line(model.name)
     line = (
-        f"{paint.bold(name)} {paint.dim(cut(' · '.join(notes), max(20, width - cells(name) - 2)))}"
+        f"{theme.bold(name)} {theme.dim(cut(' · '.join(notes), max(20, width - cells(name) - 2)))}"
     )
     if model.rate_limits:
         left = cut(", ".join(map(_left, model.rate_limits)), max(20, width - 10))
-        line += paint.dim(f"\n    left: {left}")
-    return line + paint.bad(f"\n    {one_line(model.problem)}" if model.problem else "")
+        line += theme.dim(f"\n    left: {left}")
+    return line + theme.bad(f"\n    {one_line(model.problem)}" if model.problem else "")
 
 
 def _left(limit: RateLimit) -> str:
@@ -118,20 +119,20 @@ def _price(price: Price) -> str:
     return f"{dollars(price.input)}{cached} in, {dollars(price.output)} out"
 
 
-def server_line(server: ServerSummary, paint: Paint) -> str:
+def server_line(server: ServerSummary, theme: Theme) -> str:
     """Return the line for an MCP server, and below it any problem."""
     problem = f"\n    {one_line(server.problem)}" if server.problem else ""
     note = f"MCP server · {server.state} · {counted(server.tools, 'tool')}"
     bad = server.state in ("failed", "needs_login")
-    line = f"{paint.bold(one_line(server.name))} {paint.dim(note)}"
-    return line + (paint.bad(problem) if bad else paint.dim(problem))
+    line = f"{theme.bold(one_line(server.name))} {theme.dim(note)}"
+    return line + (theme.bad(problem) if bad else theme.dim(problem))
 
 
 def _name(thing: CatalogEntry) -> str:
     return f"{'/' if isinstance(thing, CommandSummary) else ''}{one_line(thing.name)}"
 
 
-def _line(thing: CatalogEntry, paint: Paint, width: int, names: int) -> str:
+def _line(thing: CatalogEntry, theme: Theme, width: int, names: int) -> str:
     """Return the line for one entry; `names` is the width of the column of names."""
     match thing:
         case AgentSummary():
@@ -149,7 +150,7 @@ def _line(thing: CatalogEntry, paint: Paint, width: int, names: int) -> str:
             about = " · ".join(filter(None, (server, thing.description)))
             note = f"{thing.effect:<{EFFECT_CELLS}} {one_line(about)}"
         case ServerSummary():
-            return server_line(thing, paint)
+            return server_line(thing, theme)
     name = _name(thing)
     name += " " * (names - cells(name))
-    return f"{paint.bold(name)} {paint.dim(cut(note, max(10, width - cells(name) - 2)))}"
+    return f"{theme.bold(name)} {theme.dim(cut(note, max(10, width - cells(name) - 2)))}"

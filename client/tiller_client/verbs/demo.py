@@ -73,7 +73,7 @@ class _Demo:
         self._json = json
         self._console = Console(json=json)
         self._renderer = Renderer(
-            self._console.paint, self._console.width, wraps=self._console.terminal
+            self._console.theme, self._console.width, wraps=self._console.terminal
         )
         self._steered = False
 
@@ -207,7 +207,7 @@ class _Demo:
         if not self._json:
             self._note(self._git("diff", "--stat").partition("\n")[0].strip())
             diff = self._git("diff", "--no-color", "--no-ext-diff", "--unified=0")
-            self._console.line(diff_lines(diff, self._console.paint, self._console.width, UNCUT))
+            self._console.line(diff_lines(diff, self._console.theme, self._console.width, UNCUT))
 
     def _show_times(self, calls: list[ToolCall]) -> None:
         """Show each call as a bar from its start to its end."""
@@ -220,11 +220,11 @@ class _Demo:
             duration_s = call.duration_s or 0
             label = pad(cut(call_label(call), LABEL_CELLS), LABEL_CELLS)
             bar = _bar(since - begin, duration_s, whole)
-            self._console.line(f"    {label} {self._console.paint.good(bar)} {seconds(duration_s)}")
+            self._console.line(f"    {label} {self._console.theme.good(bar)} {seconds(duration_s)}")
 
     def _head(self, text: str) -> None:
         if not self._json:
-            self._console.line(f"\n{self._console.paint.bold(text)}")
+            self._console.line(f"\n{self._console.theme.bold(text)}")
 
     def _note(self, text: str) -> None:
         if not self._json:

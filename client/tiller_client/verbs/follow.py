@@ -74,7 +74,7 @@ def _log(
 ) -> int:
     console = Console()
     renderer = Renderer(
-        console.paint, console.width, wraps=console.terminal, whole=arguments.verbose
+        console.theme, console.width, wraps=console.terminal, whole=arguments.verbose
     )
     for event in read_events(connection.ask, session.session_id, after):
         if arguments.json:

@@ -15,7 +15,7 @@ from tiller_client.console import (
     print_json,
     print_raw,
     say,
-    stdout_paint,
+    stdout_theme,
     stdout_width,
 )
 from tiller_client.errors import UsageError
@@ -137,10 +137,10 @@ def _print_diff(result: SessionDiffResult) -> None:
     if is_piped():
         print_raw(result.diff)
     elif result.files:
-        paint, width = stdout_paint(), stdout_width()
-        lines = [change_line(change, paint) for change in result.files]
+        theme, width = stdout_theme(), stdout_width()
+        lines = [change_line(change, theme) for change in result.files]
         if result.diff:
-            lines.append(diff_lines(result.diff, paint, width, DIFF_LINES_MAX, whole_lines=True))
+            lines.append(diff_lines(result.diff, theme, width, DIFF_LINES_MAX, whole_lines=True))
         page("\n".join(lines))
     if result.cut:
         complain("the diff is too long; the files at its end are missing")
@@ -157,13 +157,13 @@ def _print_edits(connection: DaemonConnection, session_id: str) -> None:
     if is_piped():
         print_raw("".join(call.diff for call in calls))
     elif calls:
-        paint, width = stdout_paint(), stdout_width()
+        theme, width = stdout_theme(), stdout_width()
         lines = [
             line
             for call in calls
             for line in (
-                paint.bold(call_label(call)),
-                diff_lines(call.diff, paint, width, DIFF_LINES_MAX, whole_lines=True),
+                theme.bold(call_label(call)),
+                diff_lines(call.diff, theme, width, DIFF_LINES_MAX, whole_lines=True),
             )
         ]
         page("\n".join(lines))

@@ -8,7 +8,7 @@ from argparse import Namespace
 from typing import Final
 
 from tiller_client.connecting.connection import DaemonConnection, connect
-from tiller_client.console import complain, flush, print_json, say, stdout_paint
+from tiller_client.console import complain, flush, print_json, say, stdout_theme
 from tiller_client.errors import RejectedError, UsageError
 from tiller_client.program_name import program
 from tiller_client.rendering.text import one_line
@@ -38,12 +38,12 @@ def run(arguments: Namespace) -> int:
 
 def _list(connection: DaemonConnection, arguments: Namespace) -> None:
     catalog = connection.ask(Catalog(start_servers=True), CatalogResult)
-    paint = stdout_paint()
+    theme = stdout_theme()
     for server in catalog.servers:
         if arguments.json:
             print_json(server)
         else:
-            say(server_line(server, paint))
+            say(server_line(server, theme))
     if not catalog.servers and not arguments.json:
         say("no MCP servers are configured; to see where to add one: tiller config path")
 

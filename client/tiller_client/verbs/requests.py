@@ -6,7 +6,7 @@ import msgspec
 
 from tiller_client.command_line import choose
 from tiller_client.connecting.connection import DaemonConnection, connect
-from tiller_client.console import print_json, say, stdout_paint, stdout_width
+from tiller_client.console import print_json, say, stdout_theme, stdout_width
 from tiller_client.errors import UsageError
 from tiller_client.following.typed import read_answer
 from tiller_client.rendering.requests import request_block
@@ -70,12 +70,12 @@ def _list(connection: DaemonConnection, arguments: Namespace) -> None:
         found = [(session, request) for request in session.requests]
     else:
         found = choose.open_requests(connection)
-    paint, width = stdout_paint(), stdout_width()
+    theme, width = stdout_theme(), stdout_width()
     for session, request in found:
         if arguments.json:
             print_json(OpenRequest(session.session_id, request))
         else:
-            say(f"{request.id}  {paint.dim(choose.session_name(session))}")
-            say(request_block(request, paint, width))
+            say(f"{request.id}  {theme.dim(choose.session_name(session))}")
+            say(request_block(request, theme, width))
     if not found and not arguments.json:
         say("there are no open requests")

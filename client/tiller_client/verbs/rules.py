@@ -7,7 +7,7 @@ from itertools import groupby
 from tiller_client.command_line import choose
 from tiller_client.command_line.prompt import read_workspace
 from tiller_client.connecting.connection import DaemonConnection, connect
-from tiller_client.console import print_json, say, stdout_paint
+from tiller_client.console import print_json, say, stdout_theme
 from tiller_client.errors import UsageError
 from tiller_client.program_name import program
 from tiller_client.rendering.text import one_line, verbatim
@@ -67,12 +67,12 @@ def _named(rules: Sequence[RuleSummary], reference: str) -> RuleSummary:
 def _print_rules(rules: Sequence[RuleSummary]) -> None:
     if not rules:
         say("there are no rules; to add one, answer a request with always_here")
-    paint = stdout_paint()
+    theme = stdout_theme()
     for place, group in groupby(rules, _place):
         say(place)
         for rule in group:
             by = f"  by {one_line(rule.by)}" if rule.by else ""
-            say(f"  {rule.id}  {_words(rule)}{paint.dim(by)}")
+            say(f"  {rule.id}  {_words(rule)}{theme.dim(by)}")
 
 
 def _place(rule: RuleSummary) -> str:

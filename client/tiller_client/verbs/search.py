@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from tiller_client.command_line.prompt import read_workspace
 from tiller_client.connecting.connection import DaemonConnection, connect
-from tiller_client.console import complain, print_json, say, stdout_paint, stdout_width
-from tiller_client.rendering.text import Paint, sanitized
+from tiller_client.console import complain, print_json, say, stdout_theme, stdout_width
+from tiller_client.rendering.style import Theme
+from tiller_client.rendering.text import sanitized
 from tiller_client.verbs.sessions import table_line
 from tiller_protocol.searching import (
     SEARCH_LIMIT_MAX,
@@ -25,7 +26,7 @@ def run(arguments: Namespace) -> int:
     """Search, and print each matching session with its matching texts."""
     workspace = None if arguments.all else read_workspace(arguments.directory)
     query = query_of(arguments.query)
-    paint, width, now = stdout_paint(), stdout_width(), time.time()
+    theme, width, now = stdout_theme(), stdout_width(), time.time()
     shown = 0
     with connect("tiller search") as connection:
         op = SessionSearch(query, workspace, arguments.archived)
@@ -34,9 +35,9 @@ def run(arguments: Namespace) -> int:
             if arguments.json:
                 print_json(found)
                 continue
-            say(table_line(found.session, now, paint, width))
+            say(table_line(found.session, now, theme, width))
             for text in found.texts:
-                say(f"    {text_line(text, paint)}")
+                say(f"    {text_line(text, theme)}")
     if not shown and not arguments.json:
         say(
             "nothing found"
@@ -51,13 +52,13 @@ def query_of(words: list[str]) -> str:
     return " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words)
 
 
-def text_line(text: FoundText, paint: Paint) -> str:
+def text_line(text: FoundText, theme: Theme) -> str:
     """Return a text's kind and its excerpt, with coloured matches."""
     pieces = (
-        paint.asking(sanitized(piece)) if place % 2 else sanitized(piece)
+        theme.asking(sanitized(piece)) if place % 2 else sanitized(piece)
         for place, piece in enumerate(text.pieces)
     )
-    return f"{paint.dim(f'{text.kind}:')} {''.join(pieces)}"
+    return f"{theme.dim(f'{text.kind}:')} {''.join(pieces)}"
 
 
 def _found(connection: DaemonConnection, op: SessionSearch, limit: int) -> Iterator[FoundSession]:

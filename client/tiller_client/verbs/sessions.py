@@ -20,7 +20,7 @@ from tiller_client.console import (
     print_json,
     say,
     stdout_columns,
-    stdout_paint,
+    stdout_theme,
     stdout_width,
     tell,
 )
@@ -28,8 +28,8 @@ from tiller_client.errors import RejectedError, UsageError
 from tiller_client.following.snapshots import read_events, read_snapshot, why_cut_off
 from tiller_client.program_name import program
 from tiller_client.rendering.lines import branch_line, context_line, fork_line, state_word
+from tiller_client.rendering.style import Theme
 from tiller_client.rendering.text import (
-    Paint,
     age,
     cells,
     counted,
@@ -96,7 +96,7 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def table_line(session: SessionSummary, now: float, paint: Paint, width: int) -> str:
+def table_line(session: SessionSummary, now: float, theme: Theme, width: int) -> str:
     """Return a line of `width` columns: a session's id, age, state, workspace, title, figures."""
     workspace_columns = WORKSPACE_COLUMNS if width >= WIDE_COLUMNS else NARROW_WORKSPACE_COLUMNS
     home = str(Path.home())
@@ -105,20 +105,20 @@ def table_line(session: SessionSummary, now: float, paint: Paint, width: int) ->
         workspace = "~" + workspace[len(home) :]
     workspace = cut_beginning(workspace, workspace_columns)
     state = state_word(session)
-    tint = paint.bad if state == "failed" else paint.asking
+    tint = theme.bad if state == "failed" else theme.asking
     line = "  ".join(
         (
             session.session_id[-choose.SHORT_ID_CHARS :],
             pad(age(now - session.updated_at), AGE_COLUMNS),
             pad(state, STATE_COLUMNS) if state == "idle" else tint(pad(state, STATE_COLUMNS)),
-            paint.dim(pad(workspace, workspace_columns)),
+            theme.dim(pad(workspace, workspace_columns)),
         )
     )
     used = choose.SHORT_ID_CHARS + AGE_COLUMNS + STATE_COLUMNS + workspace_columns + 4 * 2
     figures = "  " + _figures(session)
     title = cut(one_line(session.title), max(TITLE_COLUMNS_MIN, width - used - cells(figures)))
     figures = cut(figures, width - used - cells(title)).rstrip()
-    return f"{line}  {title}{paint.dim(figures)}".rstrip()
+    return f"{line}  {title}{theme.dim(figures)}".rstrip()
 
 
 def pick_session(connection: DaemonConnection) -> str:
@@ -130,8 +130,8 @@ def pick_session(connection: DaemonConnection) -> str:
     sessions = (near or recent)[:PICKED_MAX]
     if not sessions:
         raise UsageError(f"there are no sessions; start one with: {program()} exec PROMPT")
-    paint, width, now = stdout_paint(), stdout_width() - PICK_COLUMNS, time.time()
-    at = pick([table_line(session, now, paint, width) for session in sessions])
+    theme, width, now = stdout_theme(), stdout_width() - PICK_COLUMNS, time.time()
+    at = pick([table_line(session, now, theme, width) for session in sessions])
     if at is None:
         raise UsageError("no session was chosen")
     return sessions[at].session_id
@@ -168,7 +168,7 @@ def _delete(connection: DaemonConnection, arguments: Namespace) -> int:
         what = f"these {counted(len(found), 'session')}"
         if not arguments.json:
             for session in found:
-                say(table_line(session, time.time(), stdout_paint(), stdout_width()))
+                say(table_line(session, time.time(), stdout_theme(), stdout_width()))
     if not found:
         tell("no session is that old")
         return 0
@@ -247,18 +247,18 @@ def _list(connection: DaemonConnection, arguments: Namespace) -> None:
     )
     if states:
         sessions = islice((one for one in sessions if state_word(one) in states), wanted)
-    paint, width, now = stdout_paint(), stdout_width(), time.time()
+    theme, width, now = stdout_theme(), stdout_width(), time.time()
     shown = 0
     for session in sessions:
         if shown == limit:
             if not arguments.json:
                 only = f"only the {limit} most recently active are listed"
-                say(paint.dim(f"{only}; for all: {program()} ls --all"))
+                say(theme.dim(f"{only}; for all: {program()} ls --all"))
             return
         if arguments.json:
             print_json(session)
         else:
-            say(table_line(session, now, paint, width))
+            say(table_line(session, now, theme, width))
         shown += 1
     if not shown and not arguments.json:
         start = f"no sessions; start one with: {program()} exec PROMPT"
@@ -273,9 +273,9 @@ def _show(connection: DaemonConnection, arguments: Namespace) -> None:
             snapshot.items = snapshot.items[-arguments.tail :]
         print_json(SessionResult(snapshot))
     else:
-        paint, width = stdout_paint(), stdout_width()
+        theme, width = stdout_theme(), stdout_width()
         columns = stdout_columns()
-        page(transcript(snapshot, paint, width, columns, whole=arguments.full, tail=arguments.tail))
+        page(transcript(snapshot, theme, width, columns, whole=arguments.full, tail=arguments.tail))
     if reason := why_cut_off(connection.ask, snapshot):
         complain(reason)
 
@@ -290,4 +290,4 @@ def _show_prompt(connection: DaemonConnection, session_id: str, arguments: Names
         return
     context = started.context
     say(sanitized(context.system_prompt) or "(the prompt of this turn was not recorded)")
-    say(stdout_paint().dim(f"\ntools: {one_line(', '.join(context.tools)) or 'none'}"))
+    say(stdout_theme().dim(f"\ntools: {one_line(', '.join(context.tools)) or 'none'}"))

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 
 from tiller_client.command_line import choose
 from tiller_client.connecting.connection import DaemonConnection
-from tiller_client.console import print_json, say, stdout_paint
+from tiller_client.console import print_json, say, stdout_theme
 from tiller_client.errors import UsageError
 from tiller_client.following.snapshots import read_events, read_snapshot
 from tiller_client.program_name import program
 from tiller_client.rendering.labels import call_label, call_state
-from tiller_client.rendering.text import Paint, one_line, sanitized
+from tiller_client.rendering.style import Theme
+from tiller_client.rendering.text import one_line, sanitized
 from tiller_protocol.events import RequestOpened, RequestResolved
 from tiller_protocol.items import Allowed, ToolCall
 
@@ -35,7 +36,7 @@ def explain(connection: DaemonConnection, session_id: str, arguments: Namespace)
         for one in (call, *(body for pair in asked for body in pair if body)):
             print_json(one)
         return
-    for line in explanation(call, asked, stdout_paint()):
+    for line in explanation(call, asked, stdout_theme()):
         say(line)
 
 
@@ -62,16 +63,16 @@ def find_call(calls: Sequence[ToolCall], reference: str) -> ToolCall:
 def explanation(
     call: ToolCall,
     asked: Sequence[tuple[RequestOpened, RequestResolved | None]],
-    paint: Paint,
+    theme: Theme,
 ) -> list[str]:
     """Return the lines about a call: its label, why it ran, and the requests about it."""
-    lines = [f"{paint.bold(call_label(call))}  {paint.dim(call_state(call))}"]
+    lines = [f"{theme.bold(call_label(call))}  {theme.dim(call_state(call))}"]
     several = len(call.allowed) > 1
     lines += [f"  {_because(one, named=several)}" for one in call.allowed]
     if call.by_user:
         lines.append("  it is your own command, which needs no permission")
     elif call.error_kind is not None and call.output and call.started_at is None:
-        lines.append(paint.bad(f"  it did not run: {one_line(sanitized(call.output))}"))
+        lines.append(theme.bad(f"  it did not run: {one_line(sanitized(call.output))}"))
     elif not call.allowed:
         ran = "it did not run" if call.started_at is None else "it needs no permission"
         lines.append("  it has not begun" if call.state == "pending" else f"  {ran}")

@@ -14,7 +14,7 @@ from tiller_client.rendering.facts import Durations, Facts
 from tiller_client.rendering.images import CHUNK_CHARS, ROWS_MAX, image_label, image_lines
 from tiller_client.rendering.items import PROMPT_ROWS_SHOWN, item_lines, plan_lines
 from tiller_client.rendering.style import TRUECOLOR, Theme, width
-from tiller_client.rendering.text import sanitized
+from tiller_client.rendering.text import on_screen, sanitized
 from tiller_protocol.events import Event, ItemCompleted, ItemStarted
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import (
@@ -102,7 +102,7 @@ ITEMS = st.one_of(
 @given(ITEMS, st.lists(CALLS, max_size=3), st.integers(40, 200), THEMES, st.booleans(), SECONDS)
 def test_every_item_fits_and_is_safe(item, others, columns, theme, opened, now):
     facts = Facts([*others, item], now, children={"s": others})
-    for line in item_lines(item, facts, columns, theme, opened=opened):
+    for line in map(on_screen, item_lines(item, facts, columns, theme, opened=opened)):
         shown = OURS.sub("", line)
         assert sanitized(shown) == shown
         assert "\n" not in shown
@@ -113,7 +113,7 @@ def test_every_item_fits_and_is_safe(item, others, columns, theme, opened, now):
 
 @given(HOSTILE, st.integers(40, 120), THEMES, st.sampled_from([3, 1000]))
 def test_any_text_can_be_read_as_a_diff(diff, columns, theme, lines_max):
-    for line in diff_lines(diff, columns, theme, lines_max=lines_max):
+    for line in map(on_screen, diff_lines(diff, columns, theme, lines_max=lines_max)):
         assert sanitized(OURS.sub("", line)) == OURS.sub("", line)
         assert width(line) <= columns
 
@@ -268,12 +268,12 @@ def test_a_diff_of_several_files_names_them_and_what_it_can_not_show():
 
 
 def test_changed_words_stand_out_and_code_has_its_colours():
-    first, second, *_ = diff_lines(DIFF, 40, COLOURED)
+    first, second, *_ = map(on_screen, diff_lines(DIFF, 40, COLOURED))
     keyword, word = "\x1b[38;2;199;146;234;48;2;66;24;27mdef\x1b[0m", "\x1b[48;2;138;42;42mb\x1b[0m"
     assert keyword in first
     assert word in first
     assert "\x1b[48;2;31;127;42mc\x1b[0m" in second
-    few = diff_lines(DIFF, 40, Theme("dark", 16))[0]
+    few = on_screen(diff_lines(DIFF, 40, Theme("dark", 16))[0])
     assert "\x1b[31;1;4mb\x1b[0m" in few
     assert "35m" not in few
     removed, added = diff_lines(DIFF, 40, Theme("dark", 256))[:2]
@@ -297,7 +297,7 @@ def test_a_history_that_names_itself_as_its_sub_agent_is_shown_once():
 
 def test_an_image_is_drawn_where_the_terminal_can():
     image = png(640, 400)
-    kitty = image_lines(image, 60, Theme("dark", 256, pictures="kitty"))
+    kitty = [*map(on_screen, image_lines(image, 60, Theme("dark", 256, pictures="kitty")))]
     drawn = kitty[ROWS_MAX - 1]
     assert kitty[: ROWS_MAX - 1] == [""] * (ROWS_MAX - 1)
     assert drawn.startswith(f"\x1b[{ROWS_MAX - 1}A\x1b_Ga=T,f=100,q=2,c=52,r=16,m=1;")
@@ -306,23 +306,22 @@ def test_an_image_is_drawn_where_the_terminal_can():
     assert "m=0;" in drawn
     assert len(kitty) == ROWS_MAX + 1
     iterm = image_lines(image, 60, Theme("dark", 256, pictures="iterm2"))
-    assert "\x1b]1337;File=inline=1;" in iterm[ROWS_MAX - 1]
+    assert "\x1b]1337;File=inline=1;" in on_screen(iterm[ROWS_MAX - 1])
 
 
 def test_an_image_is_drawn_only_into_lines_that_are_final():
     drawing = Theme("dark", 256, pictures="kitty")
     message = UserMessage(ItemId("u"), "look", "start", (png(640, 400),))
-    assert "\x1b_G" in "".join(item_lines(message, Facts(), 60, drawing))
-    assert "\x1b_G" not in "".join(item_lines(message, Facts(now=1.0), 60, drawing))
+    assert "\x1b_G" in on_screen("".join(item_lines(message, Facts(), 60, drawing)))
+    assert "\x1b_G" not in on_screen("".join(item_lines(message, Facts(now=1.0), 60, drawing)))
 
 
 def test_an_image_that_can_not_be_drawn_has_a_label():
     kilobytes = Image("image/png", png(640, 400).data.ljust(84_000, b"\0"))
     assert image_label(kilobytes) == f"[image: image/png, 640x400, {_kb(kilobytes)} KB]"
     broken = Image("image/png", b"\x89PNG\r\n\x1a\n" + b"x" * 20)
-    assert image_lines(broken, 60, Theme("dark", 256, pictures="kitty"))[0].endswith(
-        "[image: image/png, 28 B]\x1b[0m"
-    )
+    (label,) = image_lines(broken, 60, Theme("dark", 256, pictures="kitty"))
+    assert on_screen(label).endswith("[image: image/png, 28 B]\x1b[0m")
     escape = Image("a\x1b[2J.png", PICTURE.data)
     assert image_lines(escape, 60, NO_COLOUR)[0].startswith("[image: a␛[2J.png, 6")
     assert image_label(Image("application/pdf", b"x", pages=3)) == (

@@ -14,7 +14,7 @@ from tiller_client.rendering import blocks
 from tiller_client.rendering.code import Highlighter
 from tiller_client.rendering.markdown import MarkdownStream, markdown_lines
 from tiller_client.rendering.style import TRUECOLOR, Theme, theme_for, width
-from tiller_client.rendering.text import Paint, on_screen, sanitized
+from tiller_client.rendering.text import on_screen, sanitized
 
 PLAIN = Theme()
 COLOURED = Theme("dark", TRUECOLOR, links=True)
@@ -56,7 +56,7 @@ def test_final_lines_are_those_of_the_whole_text(text, cuts, columns, theme):
 @given(TEXTS, WIDTHS, THEMES)
 def test_no_line_is_too_wide_and_none_has_an_escape_that_is_not_ours(text, columns, theme):
     stream = MarkdownStream(columns, theme)
-    for line in [*stream.feed(text), *stream.tail(), *stream.close()]:
+    for line in map(on_screen, [*stream.feed(text), *stream.tail(), *stream.close()]):
         shown = OURS.sub("", line)
         assert sanitized(shown) == shown
         assert width(line) <= columns
@@ -70,7 +70,7 @@ def test_no_line_is_too_wide_and_none_has_an_escape_that_is_not_ours(text, colum
     st.integers(20, 60),
 )
 def test_any_text_at_all_is_safe(text, columns):
-    for line in markdown_lines(text, columns, COLOURED):
+    for line in map(on_screen, markdown_lines(text, columns, COLOURED)):
         shown = OURS.sub("", line)
         assert sanitized(shown) == shown
         assert width(line) <= columns
@@ -137,7 +137,7 @@ def test_a_table_that_is_too_wide_is_shown_row_by_row():
 
 def test_a_link_leads_only_where_it_says_and_where_it_may():
     link = "\x1b]8;;http://x.y/z\x1b\\"
-    assert link in markdown_lines("[a](http://x.y/z)", 40, COLOURED)[0]
+    assert link in on_screen(markdown_lines("[a](http://x.y/z)", 40, COLOURED)[0])
     (disguised,) = markdown_lines("[http://good.org](http://x.y/z)", 60, COLOURED)
     assert "(http://x.y/z)" in disguised
     (script,) = markdown_lines("[a](javascript:b)", 40, COLOURED)
@@ -159,7 +159,7 @@ def test_what_is_unfinished_is_shown_as_it_looks_now():
 
 
 def test_code_is_coloured_by_its_language_and_stays_plain_in_an_unknown_one():
-    known = markdown_lines("```py\nreturn 1\n```", 40, COLOURED)[1]
+    known = on_screen(markdown_lines("```py\nreturn 1\n```", 40, COLOURED)[1])
     assert known.startswith("\x1b[38;2;")
     assert markdown_lines("```nonsense\nreturn 1\n```", 40, COLOURED)[1] == "return 1"
 
@@ -201,10 +201,3 @@ def test_a_comment_of_several_lines_is_coloured_as_one():
 )
 def test_the_theme_fits_the_terminal(environ, expected):
     assert theme_for(environ) == expected
-
-
-def test_words_that_other_verbs_colour_have_the_colours_of_the_theme():
-    line = on_screen(Paint(colour=True).asking("sure?"))
-    light = Theme("light", TRUECOLOR).recoloured(line)
-    assert light == "\x1b[38;2;138;90;0msure?\x1b[0m"
-    assert Theme("light", 16).recoloured(line) == line

@@ -19,6 +19,7 @@ from tiller_client.chat.terminal.painter import Painter
 from tiller_client.rendering.images import OPAQUE_MIN, ROWS_MAX, image_lines
 from tiller_client.rendering.sixel import BAND_ROWS, CLEAR, COLOURS_MAX, sixels
 from tiller_client.rendering.style import CELL, Theme, theme_for
+from tiller_client.rendering.text import on_screen
 from tiller_protocol.items import Image
 
 SIXEL = Theme("dark", 256, pictures="sixel")
@@ -94,7 +95,7 @@ def test_an_image_of_few_colours_is_drawn_with_exactly_these(pixels, columns):
     pixels = pixels * columns
     picture = Pillow.new("RGBA", (columns, len(pixels) // columns))
     picture.putdata(pixels)
-    line = image_lines(Image("image/png", encode(picture, "PNG")), 60, SIXEL)
+    line = [*map(on_screen, image_lines(Image("image/png", encode(picture, "PNG")), 60, SIXEL))]
     bands = -(-picture.height // BAND_ROWS)
     rows = -(-bands * BAND_ROWS // CELL[1])
     up = f"\x1b[{rows - 1}A" if rows > 1 else ""
@@ -116,7 +117,9 @@ def test_an_image_of_few_colours_is_drawn_with_exactly_these(pixels, columns):
 def test_sixels_stay_in_the_rows_and_columns_that_are_kept_for_them(size, cell):
     """Whole bands, as a terminal may scroll for the last one."""
     image = Image("image/png", encode(Pillow.effect_noise(size, 90), "PNG"))
-    lines = image_lines(image, 60, Theme("dark", 256, pictures="sixel", cell=cell))
+    lines = [
+        *map(on_screen, image_lines(image, 60, Theme("dark", 256, pictures="sixel", cell=cell)))
+    ]
     rows = len(lines) - 1
     assert rows <= ROWS_MAX
     found = _WHOLE.search(lines[-2])

@@ -4,7 +4,8 @@ from msgspec import structs
 
 from tiller_client.chat.rows import heading_rows
 from tiller_client.chat.status import NOTE_ROWS_MAX, Facts, Notes, beside, status_rows
-from tiller_client.rendering.text import Paint, cells
+from tiller_client.rendering.style import Theme
+from tiller_client.rendering.text import cells
 from tiller_protocol.events import TurnContextShown
 from tiller_protocol.items import Request
 from tiller_protocol.settings import Settings
@@ -46,7 +47,7 @@ def test_what_was_said_lasts_until_the_next_key_and_the_focus_is_no_key() -> Non
 
 def test_the_heading_says_which_session_a_fork_came_from() -> None:
     fork = Snapshot("01KB", workspace="/w", title="mend it", parent_id="01KA0000000000004PK35C1W")
-    heading, _ = heading_rows(fork, 80, Paint(colour=False))
+    heading, _ = heading_rows(fork, 80, Theme())
     assert "mend it · fork of 4PK35C1W at turn 0 · /w" in heading
 
 

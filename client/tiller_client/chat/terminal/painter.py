@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tiller_client.rendering.style import width
+from tiller_client.rendering.text import on_screen
 from tiller_client.streams import encoded
 
 BEGIN = "\x1b[?2026h"
@@ -110,6 +111,8 @@ class Painter:
         `extra`, such as a bell or a title, is written unchanged. So is `ask`, if anything else is
         written. Return whether anything was written.
         """
+        above = [on_screen(line) for line in above]
+        frame = frame._replace(rows=[on_screen(row) for row in frame.rows])
         begin = self._to_top(size[0])
         if above or size != self._size:
             body = ERASE_BELOW + "".join(f"{line}{PLAIN}\r\n" for line in above)

@@ -29,11 +29,12 @@ from tiller_client.connecting.runtime import (
     my_places,
     runtime_of,
 )
-from tiller_client.console import flush, print_json, say, stdout_columns, stdout_paint
+from tiller_client.console import flush, print_json, say, stdout_columns, stdout_theme
 from tiller_client.differences import differences
 from tiller_client.errors import NoDaemon, TillerError
 from tiller_client.rendering.lines import no_model
-from tiller_client.rendering.text import Paint, count, counted, one_line
+from tiller_client.rendering.style import Theme
+from tiller_client.rendering.text import count, counted, one_line
 from tiller_client.rendering.wrap import wrapped
 from tiller_client.verbs.machine.program import ask_program
 from tiller_client.verbs.machine.service import key_file_problem
@@ -82,14 +83,14 @@ class Finding(msgspec.Struct, omit_defaults=True):
 
 def run(arguments: Namespace) -> int:
     """Run all checks and print the results; returns 1 if a check has failed."""
-    paint = stdout_paint()
+    theme = stdout_theme()
     failed = False
     for finding in _findings(my_places(), online=arguments.online):
         failed = failed or finding.verdict == "fail"
         if arguments.json:
             print_json(finding)
         else:
-            say(_line(finding, paint, stdout_columns()))
+            say(_line(finding, theme, stdout_columns()))
             flush()
     return 1 if failed else 0
 
@@ -363,9 +364,9 @@ def _language_servers(servers: tuple[LanguageServerSummary, ...]) -> Iterator[Fi
         yield Finding("ok", "lsp", detail)
 
 
-def _line(finding: Finding, paint: Paint, columns: int) -> str:
+def _line(finding: Finding, theme: Theme, columns: int) -> str:
     """Return a finding, wrapped between words; its further lines start below its text."""
-    tint = {"ok": paint.good, "warn": paint.asking, "fail": paint.bad}[finding.verdict]
+    tint = {"ok": theme.good, "warn": theme.asking, "fail": theme.bad}[finding.verdict]
     text = wrapped(one_line(finding.text), max(columns - TEXT_COLUMN, TEXT_COLUMNS_MIN))
     text = text.replace("\n", "\n" + " " * TEXT_COLUMN)
     return f"{tint(f'{finding.verdict:<4}')}  {finding.subject:<13}  {text}"
