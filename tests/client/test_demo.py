@@ -49,7 +49,7 @@ def test_the_demo_repairs_a_real_failing_test_and_leaves_nothing_behind_when_tol
     assert "AssertionError: 850 != 849" in out
     assert "allowed once by tiller demo" in out
     assert f"» {STEERING} (steering)" in out
-    assert f"+{NEW_LINE}" in out.partition("What git sees")[2]
+    assert f"+ {NEW_LINE}" in out.partition("What git sees")[2]
     assert "■ completed" in out
     assert not list(root.glob("tiller-demo-*"))
     assert not places.runtime.exists()

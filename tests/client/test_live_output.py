@@ -25,6 +25,7 @@ from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import (
     AnyBody,
     ErrorRaised,
+    Event,
     ItemCompleted,
     ItemDelta,
     ItemStarted,
@@ -103,7 +104,7 @@ def test_the_last_lines_stand_under_the_call_and_leave_nothing_behind(
     stage = Stage()
     with FakeDaemon(places.runtime, stage):
         terminal = Terminal("exec", "x", columns=columns)
-        terminal.wait_for("○ bash make")
+        terminal.wait_for("○ bash ")
         for number in (4, 9, 14, 19):
             stage.play(piece("".join(f"{line}\n" for line in LINES_OF_OUTPUT[number - 4 : number])))
             terminal.wait_for(f"line {number - 1} ")
@@ -113,7 +114,7 @@ def test_the_last_lines_stand_under_the_call_and_leave_nothing_behind(
         stage.play(done(), *text_item("a", "Built."), ended())
         assert terminal.end() == 0
     head, *output, hint = during[-7:]
-    assert head.startswith("○ bash make ")
+    assert head.startswith("○ bash make running" if columns == 80 else "○ bash … running")
     assert [row.split()[1] for row in output] == ["15", "16", "17", "18", "19"]
     assert hint == "»"
     assert all(len(row) < columns for row in during[-7:])
@@ -166,7 +167,7 @@ def test_a_flood_costs_the_terminal_little(places: Places) -> None:
         terminal = Terminal("exec", "x")
         assert terminal.end() == 0
     assert "… 895 more lines" in terminal.screen
-    assert "    099999 yyy" in terminal.screen
+    assert any(row.startswith("    099999 yyy") for row in rows_of(terminal, 80))
     assert len(terminal.screen.encode()) < sum(map(len, flood)) / 20
 
 
@@ -284,7 +285,7 @@ def test_escapes_in_output_reach_no_terminal(places: Places) -> None:
 def live(*bodies: AnyBody) -> list[str]:
     activity = Activity()
     for body in (*running(), *bodies):
-        activity.note(body, 1.0)
+        activity.note(Event(1, "s", 1.0, body))
     return [row.strip() for row in activity.live_output(80)]
 
 
@@ -294,9 +295,8 @@ def test_what_is_live_does_not_depend_on_the_pieces_in_which_it_came(
 ) -> None:
     bounds = [0, *sorted(cuts), len(text)]
     pieces = [piece(text[a:b]) for a, b in pairwise(bounds)]
-    assert (
-        live(*pieces) == live(piece(text)) == text.removesuffix("\n").split("\n")[-5:] or not text
-    )
+    shown = text.rstrip("\n").split("\n")[-5:] if text.strip() else []
+    assert live(*pieces) == live(piece(text)) == shown
 
 
 def test_of_a_line_that_is_drawn_anew_the_latest_state_is_live() -> None:
@@ -307,8 +307,8 @@ def test_of_a_line_that_is_drawn_anew_the_latest_state_is_live() -> None:
 def test_the_first_call_that_writes_is_shown_before_one_that_does_not() -> None:
     activity = Activity()
     for body in (*running("c"), *running("d", "test"), piece("ok\n", "d")):
-        activity.note(body, 1.0)
-    assert activity.moving_line(2.0, 80) == "○ bash test 1.0 s and 1 more"
+        activity.note(Event(1, "s", 1.0, body))
+    assert activity.moving_line(2.0, 80) == "○ bash test running 1.0 s and 1 more"
     assert activity.live_output(80) == ["    ok"]
 
 

@@ -11,7 +11,9 @@ from msgspec import structs
 from support.each import each
 from support.event_bodies import CONTEXT, ended, started, text_item, tool_call
 from tiller_client.rendering.events import Renderer
-from tiller_client.rendering.labels import UNCUT, call_lines, call_title, diff_lines, item_block
+from tiller_client.rendering.facts import Facts
+from tiller_client.rendering.items import verb_lines
+from tiller_client.rendering.labels import call_title
 from tiller_client.rendering.lines import turn_end_line
 from tiller_client.rendering.requests import request_block
 from tiller_client.rendering.style import Theme
@@ -52,6 +54,7 @@ from tiller_protocol.items import (
     AssistantMessage,
     Citation,
     Image,
+    Item,
     Notice,
     PlanEntry,
     QueuedInput,
@@ -74,6 +77,10 @@ def rendered(
     renderer = Renderer(PLAIN, width, prompts=prompts, wraps=wraps)
     pieces = [p for seq, body in enumerate(bodies) for p in renderer.feed(event(seq, body))]
     return "".join(piece.text for piece in [*pieces, *renderer.end_line()])
+
+
+def item_text(item: Item) -> str:
+    return "\n".join(verb_lines(item, Facts(), 80, 80, PLAIN))
 
 
 def event(seq: int, body: AnyBody) -> Event:
@@ -131,7 +138,7 @@ def test_a_hosted_call_is_shown_with_its_first_results_and_an_answer_with_its_so
         output=found,
         by_provider=True,
     )
-    shown = call_lines(call, PLAIN, 80)
+    shown = item_text(call)
     assert "web_search cats ok" in shown
     assert "    T0 · https://example.com/0\n" in shown
     assert "T10" not in shown
@@ -139,7 +146,8 @@ def test_a_hosted_call_is_shown_with_its_first_results_and_an_answer_with_its_so
     source = Citation("https://example.com/", "Cats", "They exist.")
     cited = (source, source, Citation("", "cats.md\x1b[2J"))
     answer = AssistantMessage(ItemId("a"), "Cats exist.", "completed", cited)
-    for text in (rendered([ItemCompleted(answer)]), item_block(answer, PLAIN, 80)):
+    whole = transcript(Snapshot("01K", items=[answer]), PLAIN, 80)
+    for text in (rendered([ItemCompleted(answer)]), whole):
         assert text.count("↗") == 2
         assert "    ↗ Cats · https://example.com/" in text
         assert "\x1b" not in text
@@ -149,7 +157,7 @@ def test_arguments_that_a_hook_changed_are_shown_with_the_call() -> None:
     call = ToolCall(
         ItemId("i"), CallId("c"), "bash", "{}", "completed", rewritten_arguments='{"command":"ls"}'
     )
-    assert 'a hook changed the arguments to {"command":"ls"}' in call_lines(call, PLAIN, 80)
+    assert 'a hook changed the arguments to {"command":"ls"}' in item_text(call)
 
 
 def test_tokens_that_nobody_counted_are_not_shown_as_none() -> None:
@@ -195,13 +203,12 @@ def test_new_settings_are_named_and_what_always_allowed_is_not_said_twice() -> N
     assert shown == "new settings from the next turn on: model, approve\n"
 
 
-def test_an_edit_shows_its_changed_lines_without_file_headers() -> None:
+def test_an_edit_shows_its_changed_lines_with_their_numbers() -> None:
     text = rendered(tool_call("i", "edit", "x.py", diff=DIFF))
     assert text.splitlines()[1:] == [
-        "    @@ -1,2 +1,2 @@",
-        "     a = 1",
-        "    -b = 2",
-        "    +b = 3",
+        "    1   a = 1",
+        "    2 - b = 2",
+        "    2 + b = 3",
     ]
 
 
@@ -213,17 +220,6 @@ def test_an_edit_shows_the_errors_that_it_made_below_its_lines() -> None:
         "      2:5 error: Undefined name `b`",
     ]
     assert "Edited" not in text
-
-
-def test_a_long_diff_says_how_much_is_left_out() -> None:
-    diff = "\n".join(f"+{number}" for number in range(30))
-    assert diff_lines(diff, PLAIN, 80, 5).splitlines()[-1] == "    … 25 more lines"
-    assert diff_lines(diff, PLAIN, 80, 29).splitlines()[-1] == "    … 1 more line"
-
-
-def test_a_changed_line_that_looks_like_a_header_of_a_file_is_not_lost() -> None:
-    diff = "--- a/x.sql\n+++ b/x.sql\n@@ -1,1 +1,1 @@\n--- old comment\n+++ new\n"
-    assert "    --- old comment" in diff_lines(diff, PLAIN, 80, 9).splitlines()
 
 
 @pytest.mark.promise("B47")
@@ -254,7 +250,7 @@ def test_thinking_is_marked_and_never_part_of_the_answer() -> None:
         *text_item("i1", "Yes."),
     ]
     pieces = [p for seq, body in enumerate(bodies) for p in renderer.feed(event(seq, body))]
-    assert "".join(p.text for p in pieces if p.kind == "progress") == "∴ hm\n"
+    assert "".join(p.text for p in pieces if p.kind == "progress") == "∴ Thought for 2.0 s\n  hm\n"
     assert "".join(p.text for p in pieces if p.kind == "answer") == "Yes.\n"
 
 
@@ -362,7 +358,7 @@ def test_the_moving_line_says_what_runs_and_for_how_long() -> None:
     renderer.feed(event(3, ItemDelta("i", "arguments", 'ep 9"}')))
     assert renderer.moving_line(2.0) == ""
     renderer.feed(event(10, ToolCallUpdated("i", "running")))
-    assert renderer.moving_line(12.5) == "○ bash sleep 9 2.5 s"
+    assert renderer.moving_line(12.5) == "○ bash sleep 9 running 2.5 s"
     renderer.feed(event(13, ItemCompleted(call)))
     assert renderer.moving_line(14.0) == ""
 
@@ -387,14 +383,24 @@ def test_the_moving_line_counts_down_to_the_next_attempt() -> None:
 
 def test_what_comes_with_an_input_or_a_result_is_labelled() -> None:
     images, files = (Image("image/png", b"x" * 2_345),), ("src/a.py", "b\x1b.py")
-    labels = "[src/a.py] [b␛.py] [image/png, 2.3kB]"
+    named, image = "[src/a.py] [b␛.py]", "[image: image/png, 2 KB]"
     message = UserMessage(ItemId("i1"), "look", "start", images, files)
-    assert rendered([ItemCompleted(message)]) == f"» look {labels}\n"
-    assert rendered([ItemCompleted(structs.replace(message, text=""))]) == f"» {labels}\n"
+    assert rendered([ItemCompleted(message)]) == f"» look {named}\n  {image}\n"
+    assert (
+        rendered([ItemCompleted(structs.replace(message, text=""))]) == f"»  {named}\n  {image}\n"
+    )
     waiting = QueueChanged((QueuedInput("q", "then", "queue", images, files),))
-    assert rendered([waiting]) == f"queued: then {labels}\n"
+    assert rendered([waiting]) == f"queued: then {named} [image/png, 2.3kB]\n"
     shown = tool_call("i2", "read", "shot.png", images=images)
-    assert rendered(shown) == "● read shot.png ok 500 ms\n    [image/png, 2.3kB]\n"
+    assert rendered(shown) == f"● read shot.png ok 500 ms\n    {image}\n"
+
+
+def test_reasoning_is_announced_while_it_is_not_finished() -> None:
+    renderer = Renderer(PLAIN, 40)
+    renderer.feed(event(10, ItemStarted(Reasoning(ItemId("r"), "", "streaming"))))
+    assert renderer.moving_line(11.0) == ""
+    renderer.feed(event(12, ItemDelta("r", "text", "hm")))
+    assert renderer.moving_line(13.0) == "∴ Thinking for 3.0 s"
 
 
 def test_input_that_was_just_typed_is_not_repeated_but_steering_is_shown() -> None:
@@ -503,46 +509,6 @@ def test_a_notice_for_the_model_is_one_short_line_for_people(
     notice = Notice(ItemId("n"), code, text)
     for wraps in (False, True):
         assert rendered([ItemCompleted(notice)], wraps=wraps).strip() == f"▪ {line}"
-
-
-MODES = """\
-diff --git a/one.py b/one.py
-new file mode 100644
-index 0000000..1111111
---- /dev/null
-+++ b/one.py
-@@ -0,0 +1 @@
-+x = 1
-diff --git a/run.sh b/run.sh
-old mode 100644
-new mode 100755
-diff --git a/gone.py b/gone.py
-deleted file mode 100644
---- a/gone.py
-+++ /dev/null
-@@ -1 +0,0 @@
--y = 2
-"""
-
-
-def test_a_files_name_is_above_its_mode() -> None:
-    lines = [line.strip() for line in diff_lines(MODES, PLAIN, 80, UNCUT).splitlines()]
-    assert lines == [
-        *("one.py", "new file mode 100644", "@@ -0,0 +1 @@", "+x = 1"),
-        *("run.sh", "old mode 100644", "new mode 100755"),
-        *("gone.py", "deleted file mode 100644", "@@ -1 +0,0 @@", "-y = 2"),
-    ]
-
-
-@each("text", ["x" * 200, "word " * 40, "\t" * 20 + "end", "日本" * 50])
-def test_a_whole_line_of_a_diff_continues_below(text: str) -> None:
-    shown = diff_lines(
-        f"--- a/x\n+++ b/x\n@@ -0,0 +1 @@\n+{text}", PLAIN, 40, UNCUT, whole_lines=True
-    )
-    rows = shown.splitlines()
-    assert all(cells(row) <= 40 for row in rows)
-    joined = "".join(row[5:] for row in rows[1:])
-    assert joined.replace("␠", " ").strip() == text.expandtabs(4).replace("\t", "    ").strip()
 
 
 def session_of(*turns: list[AnyBody]) -> Snapshot:

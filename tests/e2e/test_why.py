@@ -100,7 +100,7 @@ async def test_a_call_says_which_rule_sandbox_or_judgement_allowed_it(
     assert plans.allowed == ()
     assert (await shown(frontend, session_id, "last"))[1:] == ["  it needs no permission"]
     lines = await shown(frontend, session_id, reads.id)
-    assert lines[0].startswith("read greeting.txt  ok")
+    assert lines[0].startswith("● read greeting.txt ok")
     assert lines[1].startswith("  allowed by a rule: `read` of `greeting.txt` is allowed.")
 
 

@@ -15,8 +15,8 @@ from tiller_client.program_name import program
 from tiller_client.rendering.activity import model_wait
 from tiller_client.rendering.calls import background_lines
 from tiller_client.rendering.facts import Durations, Facts
-from tiller_client.rendering.items import item_lines, plan_lines
-from tiller_client.rendering.labels import as_shown, citation_lines, is_shown
+from tiller_client.rendering.items import citation_lines, item_lines, plan_lines
+from tiller_client.rendering.labels import as_shown, is_shown
 from tiller_client.rendering.layout import hanging
 from tiller_client.rendering.lines import Reporter, revert_line, turn_end_line
 from tiller_client.rendering.markdown import MarkdownStream

@@ -27,6 +27,9 @@ TASK_CHARS = 4
 INLINE_CHARS_MAX = 8_000
 """Longest paragraph whose marks are rendered: the cost of matching marks is quadratic."""
 
+RULE_COLUMNS_MAX = 200
+"""Longest rule between paragraphs, as text for files has no width."""
+
 _BULLETS = "•◦▪"
 
 
@@ -164,7 +167,7 @@ def _block_rows(node: "SyntaxTreeNode", width: int, theme: Theme, depth: int) ->
         case "table":
             return tables.table_rows(node, width, theme)
         case "hr":
-            return [[Span("─" * width, ("muted",))]]
+            return [[Span("─" * min(width, RULE_COLUMNS_MAX), ("muted",))]]
         case _:
             return wrapped(spans(node, theme), width)
 

@@ -6,19 +6,10 @@ from collections.abc import Iterator
 from tiller_client.rendering.diff import diff_lines
 from tiller_client.rendering.facts import Facts
 from tiller_client.rendering.images import image_lines
-from tiller_client.rendering.labels import (
-    COMMAND_LINES_SHOWN,
-    DIFF_LINES_SHOWN,
-    UNCUT,
-    call_label,
-    call_state,
-    call_title,
-    lines_shown,
-    more_lines,
-)
+from tiller_client.rendering.labels import call_label, call_state, call_title, more_lines
 from tiller_client.rendering.layout import folded, indented, row_cells, safe_span
 from tiller_client.rendering.style import TAB_COLUMNS, Row, Span, Theme, safe
-from tiller_client.rendering.text import count, counted, cut, dollars, one_line, seconds
+from tiller_client.rendering.text import UNCUT, count, counted, cut, dollars, one_line, seconds
 from tiller_protocol.items import (
     AssistantMessage,
     BackgroundCommand,
@@ -29,6 +20,13 @@ from tiller_protocol.items import (
 )
 
 INDENT = 4
+
+DIFF_LINES_SHOWN = 24
+OUTPUT_LINES_SHOWN = 10
+"""Lines of output to show of failed calls, the user's own commands and hosted calls."""
+
+COMMAND_LINES_SHOWN = 5
+"""Lines of output to show of other commands, both while they run and afterwards."""
 
 BAR_COLUMNS = 16
 """Width of the bar that shows when a call ran in relation to parallel calls."""
@@ -65,7 +63,9 @@ def call_lines(
     output = call.output
     if call.diff:
         lines_max = UNCUT if opened else DIFF_LINES_SHOWN
-        shown = diff_lines(call.diff, width - INDENT, theme, lines_max=lines_max)
+        shown = diff_lines(
+            call.diff, width - INDENT, theme, lines_max=lines_max, see_all=facts.see_all
+        )
         lines += indented(shown, INDENT)
         # After the first blank line, the output lists problems that the edit caused.
         output = output.partition("\n\n")[2]
@@ -77,8 +77,19 @@ def call_lines(
         lines += indented(agent_lines, INDENT)
         if call.sub_agent.session_id in facts.children and not has_ended:
             output = ""  # the output only names the same calls
-    output_rows = _output_rows(call, output, width, opened=opened)
-    return lines + [theme.line(row) for row in output_rows]
+    rows = _output_rows(call, output, facts, width, opened=opened)
+    return lines + [theme.line(row) for row in rows]
+
+
+def call_line(call: ToolCall, facts: Facts, width: int, theme: Theme) -> str:
+    """One line about a call: its state, tool and subject, and when it ran."""
+    return theme.line(_head(call, facts, width))
+
+
+def output_lines(call: ToolCall, width: int, theme: Theme) -> list[str]:
+    """The last lines of the output of a running call."""
+    rows = _output_rows(call, call.output, Facts(), width, opened=False)
+    return [theme.line(row) for row in rows]
 
 
 def _head(call: ToolCall, facts: Facts, width: int) -> Row:
@@ -165,7 +176,7 @@ def _agent_lines(
     items = [item for item in facts.children.get(agent.session_id, ()) if _is_work(item)]
     # No sub-agent works for itself: a history that says so would be nested in itself endlessly.
     others = {known: of for known, of in facts.children.items() if known != agent.session_id}
-    child = Facts(items, facts.now, children=others)
+    child = Facts(items, facts.now, children=others, see_all=facts.see_all)
     for item in items if opened else items[-CHILD_ITEMS_SHOWN:]:
         if isinstance(item, ToolCall) and has_ended and item.state in ("pending", "running"):
             # The sub-agent's session is followed separately, so the end may not be known yet.
@@ -186,7 +197,7 @@ def _child_call_lines(
     if opened:
         yield from call_lines(call, facts, width, theme)
         return
-    yield theme.line(_head(call, facts, width))
+    yield call_line(call, facts, width, theme)
     if call.sub_agent and call.state not in ("completed", "error"):
         below = _agent_lines(call.sub_agent, facts, width - INDENT, theme)
         yield from indented(below, INDENT)
@@ -204,11 +215,13 @@ def _is_work(item: Item) -> bool:
             return False
 
 
-def _output_rows(call: ToolCall, output: str, width: int, *, opened: bool) -> list[Row]:
+def _output_rows(
+    call: ToolCall, output: str, facts: Facts, width: int, *, opened: bool
+) -> list[Row]:
     """The last lines of a call's output, or the first lines if the best results come first."""
     ended = call.state in ("completed", "error")
     failed = call.state == "error" or bool(call.exit_status)
-    lines_max = lines_shown(call, failed=failed) if ended else COMMAND_LINES_SHOWN
+    lines_max = _lines_shown(call, failed=failed) if ended else COMMAND_LINES_SHOWN
     if not output.strip() or not (lines_max or opened):
         return []
     output = output.rstrip("\n")
@@ -221,10 +234,17 @@ def _output_rows(call: ToolCall, output: str, width: int, *, opened: bool) -> li
     lines = _lines(output[:chars])[:lines_max] if is_head else _lines(output[-chars:])[-lines_max:]
     left_out = output.count("\n") + 1 - len(lines)
     # An output that was cut before does not tell how many lines there were.
-    about = _whole_output(call) if call.spill_path else f"… {more_lines(left_out)}"
-    more = [about] if left_out else []
-    shown = [*lines, *more] if is_head else [*more, *lines]
-    return [row for line in shown for row in _below(line, width, opened=False)]
+    about = _whole_output(call) if call.spill_path else more_lines(left_out) + facts.see_all
+    more = _below(about, width, opened=True) if left_out else []
+    shown = [row for line in lines for row in _below(line, width, opened=False)]
+    return [*shown, *more] if is_head else [*more, *shown]
+
+
+def _lines_shown(call: ToolCall, *, failed: bool) -> int:
+    """How many lines of a call's output to show to people."""
+    if failed or call.diff or call.by_user or call.by_provider:
+        return OUTPUT_LINES_SHOWN
+    return 0 if call.exit_status is None else COMMAND_LINES_SHOWN
 
 
 def _whole_output(call: ToolCall) -> str:

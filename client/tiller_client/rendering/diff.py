@@ -11,9 +11,10 @@ from itertools import pairwise
 from typing import Literal
 
 from tiller_client.rendering.code import Highlighter
-from tiller_client.rendering.labels import UNCUT, more_lines
+from tiller_client.rendering.labels import more_lines
 from tiller_client.rendering.layout import folded, row_cells
 from tiller_client.rendering.style import TAB_COLUMNS, Row, Span, Theme
+from tiller_client.rendering.text import UNCUT
 
 WORD_LINES_MAX = 40
 """Longest run of changed lines whose words are compared; in longer runs only lines are marked."""
@@ -29,6 +30,7 @@ ALIKE_MIN = 0.5
 
 _HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@ ?(.*)")
 _WORD = re.compile(r"\w+|\s+|.")
+_GIT_NAME = re.compile(r'diff --git .* "?b/(.*?)"?$')
 _DROPPED = ("diff --git ", "index ")
 
 Mark = Literal["+", "-", " ", "\\"]
@@ -49,8 +51,10 @@ class _Line:
 
 @dataclass
 class _Hunk:
+    """Some lines of a file; none if only the file is named, as its mode may be all that differs."""
+
     path: str
-    about: str
+    about: str = ""
     """The text after the line numbers in the header: often the name of the function."""
     lines: list[_Line] = field(default_factory=list["_Line"])
 
@@ -59,8 +63,10 @@ _Part = _Hunk | str
 """A hunk, or a line outside hunks."""
 
 
-def diff_lines(diff: str, width: int, theme: Theme, *, lines_max: int = UNCUT) -> list[str]:
-    """Render a diff, with at most `lines_max` of its lines."""
+def diff_lines(
+    diff: str, width: int, theme: Theme, *, lines_max: int = UNCUT, see_all: str = ""
+) -> list[str]:
+    """Render a diff, with at most `lines_max` of its lines; `see_all` follows their number."""
     parts = list(_parts(diff.replace("\r\n", "\n").rstrip("\n").split("\n")))
     paths = {part.path for part in parts if isinstance(part, _Hunk)}
     total = sum(len(part.lines) if isinstance(part, _Hunk) else 1 for part in parts)
@@ -68,6 +74,7 @@ def diff_lines(diff: str, width: int, theme: Theme, *, lines_max: int = UNCUT) -
     left = lines_max
     pairs_left = WORD_PAIRS_MAX
     path: str | None = None
+    in_file = False
     for part in parts:
         if left <= 0:
             break
@@ -77,16 +84,16 @@ def diff_lines(diff: str, width: int, theme: Theme, *, lines_max: int = UNCUT) -
             continue
         if part.path != path and len(paths) > 1:
             rows += folded([Span(part.path, ("bold",))], width)
-        elif part.path == path:
+        elif part.path == path and in_file:
             gap = f"⋯ {part.about}"
             rows += folded([Span(gap, ("muted",))], width)
-        path = part.path
+        path, in_file = part.path, bool(part.lines)
         part.lines = part.lines[:left]
         left -= len(part.lines)
         pairs_left -= _compare(part.lines, pairs_left)
         rows += _hunk_rows(part, width, theme)
     if total > lines_max:
-        more = f"… {more_lines(total - lines_max)}"
+        more = more_lines(total - lines_max) + see_all
         rows += folded([Span(more, ("muted",))], width)
     return [theme.line(row) for row in rows]
 
@@ -123,6 +130,9 @@ def _parts(lines: list[str]) -> Iterator[_Part]:
                 continue
             if line.startswith("diff --git "):
                 is_binary = False
+                if name := _GIT_NAME.match(line):
+                    path = name[1]
+                    yield _Hunk(path)
             if not is_binary and not line.startswith(_DROPPED):
                 yield "(binary)" if line == "GIT binary patch" else line
             is_binary = is_binary or line == "GIT binary patch"
@@ -192,7 +202,9 @@ def _chars(words: list[str]) -> int:
 
 def _hunk_rows(hunk: _Hunk, width: int, theme: Theme) -> list[Row]:
     """The rows of a hunk; a long line continues below its text, without a number."""
-    old, new = Highlighter(path=hunk.path), Highlighter(path=hunk.path)
+    in_colour = theme.colours > 16
+    path = hunk.path if in_colour else ""
+    old, new = Highlighter(path=path), Highlighter(path=path)
     digits = len(str(max((line.number for line in hunk.lines), default=0)))
     rows: list[Row] = []
     for line in hunk.lines:
@@ -206,7 +218,7 @@ def _hunk_rows(hunk: _Hunk, width: int, theme: Theme) -> list[Row]:
         number = Span(f"{line.number:>{digits}} ", ("muted",))
         gutter = [number, Span(f"{line.mark} ", (sign, role) if role else ())]
         indent = row_cells(gutter)
-        text = _marked(code, line, role, in_colour=theme.colours > 16) if role else code
+        text = _marked(code, line, role, in_colour=in_colour) if role else code
         first, *rest = folded(text, width - indent)
         rows.append([*gutter, *first])
         rows += [[Span(" " * indent), *row] for row in rest]

@@ -13,17 +13,13 @@ from msgspec import structs
 
 from tiller_client.program_name import program
 from tiller_client.rendering.activity import Activity
-from tiller_client.rendering.labels import (
-    UNCUT,
-    call_lines,
-    citation_lines,
-    item_block,
-    waiting_line,
-)
-from tiller_client.rendering.lines import Reporter, plan_lines, queue_lines, turn_end_line
+from tiller_client.rendering.facts import Facts
+from tiller_client.rendering.items import citation_lines, plan_lines, verb_lines
+from tiller_client.rendering.labels import is_shown, waiting_line
+from tiller_client.rendering.lines import Reporter, queue_lines, turn_end_line
 from tiller_client.rendering.requests import request_block
 from tiller_client.rendering.style import Theme
-from tiller_client.rendering.text import local_time, one_line, sanitized
+from tiller_client.rendering.text import UNCUT, local_time, one_line, sanitized
 from tiller_client.rendering.wrap import Wrap, hanging, sentence
 from tiller_protocol.events import (
     AnyBody,
@@ -76,9 +72,8 @@ class Piece(NamedTuple):
 
 @dataclass
 class _Message:
-    """A streaming message: its kind, and the number of its characters written so far."""
+    """A streaming message, and the number of its characters written so far."""
 
-    kind: Kind
     shown: int = 0
     wrap: Wrap = field(default_factory=Wrap)
 
@@ -102,7 +97,7 @@ class Renderer:
         columns, may be set at any time; with `wraps`, longer lines are broken between words. With
         `whole`, all output of calls is shown, not only the last lines of commands.
         """
-        self._paint = theme
+        self._theme = theme
         self.width = width
         self._prompts = prompts
         self._wraps = wraps
@@ -122,7 +117,7 @@ class Renderer:
 
     def ask(self, request: Request) -> list[Piece]:
         """Render a request that the user is to answer now."""
-        return list(self._line(request_block(request, self._paint, self.width), "needed"))
+        return list(self._line(request_block(request, self._theme, self.width), "needed"))
 
     def cut_off(self) -> list[Piece]:
         """End the activity of a turn whose last events are missing."""
@@ -147,7 +142,7 @@ class Renderer:
         return self._activity.live_output(self.width)
 
     def _body(self, body: AnyBody, event: Event) -> Iterator[Piece]:
-        self._activity.note(body, event.time)
+        self._activity.note(event)
         match body:
             case ItemDelta():
                 yield from self._delta(body)
@@ -159,7 +154,7 @@ class Renderer:
                 context = body.context
                 place = f"{context.model} as {context.agent} in {context.workspace}"
                 began = f"{one_line(place)} · {local_time(event.time)}"
-                yield from self._line(self._paint.dim(hanging(began, self._columns)))
+                yield from self._line(self._theme.dim(hanging(began, self._columns)))
             case TurnEnded():
                 yield from self._turn_ended(body, event.session_id)
             case StepEnded():
@@ -169,15 +164,15 @@ class Renderer:
                 yield from self._reported(body)
                 yield from self.ask(body.request)
             case PlanUpdated():
-                for line in plan_lines(body):
+                for line in plan_lines(body.plan, self._columns, self._theme):
                     yield from self._line(line)
             case QueueChanged():
                 known, self._queued = self._queued, body.queue
-                for line in queue_lines(body, known, self._paint):
+                for line in queue_lines(body, known, self._theme):
                     yield from self._line(line)
             case WarningRaised():
                 yield from self._line(
-                    self._paint.asking(sentence("! ", body.message, self._columns))
+                    self._theme.asking(sentence("! ", body.message, self._columns))
                 )
             case ErrorRaised():
                 yield from self._failure(body)
@@ -187,7 +182,7 @@ class Renderer:
                 yield from self._configured(body)
             case SessionTitled():
                 if self._prompts:  # otherwise it was just typed
-                    yield from self._line(self._paint.dim(f"title: {one_line(body.title)}"))
+                    yield from self._line(self._theme.dim(f"title: {one_line(body.title)}"))
             case RequestResolved(resolution="reject"):
                 yield from self._reported(body, "needed")
             case (
@@ -204,94 +199,93 @@ class Renderer:
                 assert_never(body)
 
     def _reported(self, body: AnyBody, kind: Kind = "progress") -> Iterator[Piece]:
-        for line in self._reporter.lines(body, self._paint, self._columns):
+        for line in self._reporter.lines(body, self._theme, self._columns):
             yield from self._line(line, kind)
 
     def _configured(self, body: SessionConfigured) -> Iterator[Piece]:
         """Render the changed settings, except grants by `always`: the answer has shown those."""
         if body.workspace:
-            yield from self._line(self._paint.dim(f"new workspace: {one_line(body.workspace)}"))
+            yield from self._line(self._theme.dim(f"new workspace: {one_line(body.workspace)}"))
         settings = body.settings
         old, self._settings = self._settings, settings
         names = [name for name in FIELDS if getattr(old, name, None) != getattr(settings, name)]
         if names != ["permissions"] and not (body.workspace and not names):
             changed = ", ".join(name.replace("_", " ") for name in names)
-            yield from self._line(self._paint.dim(f"new settings from the next turn on: {changed}"))
+            yield from self._line(self._theme.dim(f"new settings from the next turn on: {changed}"))
 
     def _item_started(self, item: Item) -> Iterator[Piece]:
-        if isinstance(item, (AssistantMessage, Reasoning)):
+        if isinstance(item, AssistantMessage):
             yield from self._text(self._message(item), item.text)
 
     def _delta(self, body: ItemDelta) -> Iterator[Piece]:
         if body.channel == "text" and (message := self._messages.get(body.item_id)):
             yield from self._text(message, body.delta)
 
-    def _message(self, item: AssistantMessage | Reasoning) -> _Message:
-        kind: Kind = "progress" if isinstance(item, Reasoning) else "answer"
-        return self._messages.setdefault(item.id, _Message(kind))
+    def _message(self, item: AssistantMessage) -> _Message:
+        return self._messages.setdefault(item.id, _Message())
 
     def _item_completed(self, item: Item) -> Iterator[Piece]:
         match item:
+            case AssistantMessage():
+                yield from self._message_completed(item)
+                return
+            case UserMessage(delivery="start") if not self._prompts:
+                return
+            case Reasoning(state="discarded"):
+                return
             case ToolCall():
                 item = self._reporter.call(item)
                 if item.diff in self._details_shown:
                     item = structs.replace(item, diff="")
-                if not item.discarded:
-                    lines = call_lines(item, self._paint, self.width, whole=self._whole)
-                    yield from self._line(lines)
-            case AssistantMessage() | Reasoning():
-                yield from self._message_completed(item)
-            case UserMessage(delivery="start") if not self._prompts:
-                pass
             case _:
-                yield from self._line(item_block(item, self._paint, self.width, self._columns))
+                pass
+        if is_shown(item):
+            yield from self._line("\n".join(self._item_lines(item)))
 
-    def _message_completed(self, item: AssistantMessage | Reasoning) -> Iterator[Piece]:
+    def _item_lines(self, item: Item) -> list[str]:
+        facts = Facts(durations=self._activity.durations)
+        return verb_lines(item, facts, self.width, self._columns, self._theme, whole=self._whole)
+
+    def _message_completed(self, item: AssistantMessage) -> Iterator[Piece]:
         """Render the rest of a message: the log drops the deltas of old messages."""
         message = self._message(item)
         del self._messages[item.id]
         if item.state != "discarded":
             yield from self._text(message, item.text[message.shown :])
         yield from self._end_stream()
-        if isinstance(item, AssistantMessage) and item.state != "discarded":
-            for line in citation_lines(item.citations, self._paint, self.width):
+        if item.state != "discarded":
+            for line in citation_lines(item.citations, self._theme, self.width - 1):
                 yield from self._line(line)
-        if item.state == "discarded" and message.shown:
-            yield from self._line(self._paint.dim("(discarded: ignore the text above)"))
-        elif item.state == "interrupted" and (item.text or isinstance(item, AssistantMessage)):
-            yield from self._line(self._paint.dim("(interrupted)"))
+        elif message.shown:
+            yield from self._line(self._theme.dim("(discarded: ignore the text above)"))
+        if item.state == "interrupted":
+            yield from self._line(self._theme.dim("(interrupted)"))
 
     def _turn_ended(self, body: TurnEnded, session_id: str) -> Iterator[Piece]:
         self._messages.clear()
         self._details_shown.clear()
         yield from self._failure(body)
         kind: Kind = "progress" if body.outcome == "completed" else "needed"
-        yield from self._line(turn_end_line(body, self._paint, columns=self._columns), kind)
+        yield from self._line(turn_end_line(body, self._theme, columns=self._columns), kind)
         if body.queued:
             goes_on = self._goes_on or f"{program()} resume {session_id}"
             waiting = sentence("! ", waiting_line(body.queued, goes_on), self._columns)
-            yield from self._line(self._paint.asking(waiting), "needed")
+            yield from self._line(self._theme.asking(waiting), "needed")
 
     def _failure(self, body: ErrorRaised | TurnEnded) -> Iterator[Piece]:
         if message := self._reporter.error(body):
             failure = sentence("✗ ", message, self._columns)
-            yield from self._line(self._paint.bad(failure), "needed")
+            yield from self._line(self._theme.bad(failure), "needed")
 
     def _text(self, message: _Message, text: str) -> Iterator[Piece]:
-        """Render the next piece of a message; reasoning begins with a mark."""
+        """Render the next piece of a message."""
         if not text:
             return
-        mark = ""
         if self._stream is not message:
             yield from self._end_stream()
             self._stream = message
-            mark = "∴ " if message.kind == "progress" else ""
         message.shown += len(text)
-        yield from self._written(message, message.wrap.feed(mark + sanitized(text), self._columns))
-
-    def _written(self, message: _Message, text: str) -> Iterator[Piece]:
-        if text:
-            yield Piece(message.kind, text if message.kind == "answer" else self._paint.dim(text))
+        yield from _answer(message.wrap.feed(sanitized(text), self._columns))
 
     @property
     def _columns(self) -> int:
@@ -306,7 +300,12 @@ class Renderer:
         """End the unfinished line of a message with a newline, which belongs to the message."""
         message, self._stream = self._stream, None
         if message:
-            yield from self._written(message, message.wrap.rest(self._columns))
+            yield from _answer(message.wrap.rest(self._columns))
             if not message.wrap.at_line_start:
-                yield Piece(message.kind, "\n")
+                yield from _answer("\n")
                 message.wrap.start_line()
+
+
+def _answer(text: str) -> Iterator[Piece]:
+    if text:
+        yield Piece("answer", text)

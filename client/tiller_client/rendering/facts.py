@@ -39,8 +39,11 @@ class Facts:
     now: float | None = None
     """The present time in Unix seconds; `None`: running calls are shown in their last state."""
     durations: Durations = field(default_factory=Durations)
+    """How long the model has reasoned."""
     children: Mapping[str, Sequence[Item]] = field(default_factory=dict[str, Sequence[Item]])
     """The histories of the sub-agents that are followed, by session id."""
+    see_all: str = ""
+    """Written after the number of lines left out: how to see them, where no key shows them."""
 
     def took_s(self, item_id: str) -> float | None:
         """The duration of reasoning in seconds, up to now if it continues; `None` if unknown."""

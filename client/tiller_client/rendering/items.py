@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import assert_never
 
+from tiller_client.program_name import program
 from tiller_client.rendering.calls import call_lines
 from tiller_client.rendering.facts import Facts
 from tiller_client.rendering.images import image_lines
@@ -15,7 +16,6 @@ from tiller_client.rendering.labels import (
     DELIVERY_NOTES,
     STATE_NOTES,
     change_line,
-    citation_lines,
     more_lines,
     notice_line,
     patch_title,
@@ -26,6 +26,7 @@ from tiller_client.rendering.style import Row, Span, Theme
 from tiller_client.rendering.text import cut, one_line, seconds
 from tiller_protocol.items import (
     AssistantMessage,
+    Citation,
     Compaction,
     Image,
     Item,
@@ -40,7 +41,8 @@ from tiller_protocol.items import (
 PROMPT_ROWS_SHOWN = 20
 """Maximum number of rows to show of the user's own input, which may be a pasted file."""
 
-_NO_COLOURS = Theme()
+CITATIONS_SHOWN = 10
+
 _HEADING = re.compile(r"\s*\*\*([^*\n]+)\*\*\s*(?:\n|$)")
 """Matches the heading with which providers begin a summary of reasoning."""
 
@@ -84,12 +86,34 @@ def item_lines(
         case Patch():
             title = patch_title(item)
             text = title if opened else cut(title, width - 9)
-            changes = [change_line(change, _NO_COLOURS) for change in item.changes]
+            changes = [change_line(change) for change in item.changes]
             shown = (line for one in changes for line in _muted(f"    {one}", width, theme))
             head = _muted(f"± {text}", width, theme)
             return [*head, *(shown if opened else ())]
         case _:
             assert_never(item)
+
+
+def verb_lines(
+    item: Item, facts: Facts, width: int, columns: int, theme: Theme, *, whole: bool = False
+) -> list[str]:
+    """The lines of an item as a verb prints it once: only calls and notices are folded.
+
+    A line that is cut ends before `width`. Text is broken at `columns`, and so is the output of
+    calls if all of it is shown (`whole`).
+    """
+    is_folded = isinstance(item, ToolCall | Notice | Patch) and not whole
+    facts = replace(facts, see_all=f": {program()} show --full")
+    return item_lines(item, facts, width - 1 if is_folded else columns, theme, opened=not is_folded)
+
+
+def citation_lines(citations: Iterable[Citation], theme: Theme, width: int) -> list[str]:
+    """A line for each source that a message cites, without duplicates."""
+    sources = dict.fromkeys((one.title, one.url) for one in citations)
+    shown = [one_line(" · ".join(filter(None, source))) for source in sources]
+    more = [f"… {len(shown) - CITATIONS_SHOWN} more"] if len(shown) > CITATIONS_SHOWN else []
+    lines = [*shown[:CITATIONS_SHOWN], *more]
+    return [theme.dim(cut(f"    ↗ {line}", width)) for line in lines]
 
 
 def plan_lines(plan: Iterable[PlanEntry], width: int, theme: Theme) -> list[str]:
@@ -108,7 +132,7 @@ def _user_lines(item: UserMessage, width: int, theme: Theme, *, opened: bool) ->
     text: Row = [Span(item.text.replace("\r\n", "\n").strip("\n"), roles), Span(about, ("muted",))]
     lines = [theme.line(row) for row in hanging([Span("» ", roles)], text, width)]
     if not opened and len(lines) > PROMPT_ROWS_SHOWN:
-        more = f"  … {more_lines(len(lines) - PROMPT_ROWS_SHOWN)}"
+        more = f"  {more_lines(len(lines) - PROMPT_ROWS_SHOWN)}"
         lines = [*lines[:PROMPT_ROWS_SHOWN], *_muted(more, width, theme)]
     return [*lines, *_images(item.images, width, theme)]
 
@@ -122,9 +146,7 @@ def _assistant_lines(item: AssistantMessage, width: int, theme: Theme) -> list[s
     lines = markdown_lines(item.text, width, theme)
     if note := STATE_NOTES.get(item.state):
         lines += _muted(note.lstrip(), width, theme)
-    for line in citation_lines(item.citations, _NO_COLOURS, width):
-        lines += _muted(line, width, theme)
-    return lines
+    return lines + citation_lines(item.citations, theme, width)
 
 
 def _reasoning_lines(

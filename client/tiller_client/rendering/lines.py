@@ -6,10 +6,11 @@ from msgspec import structs
 
 from tiller_client.program_name import program
 from tiller_client.rendering.activity import which_attempt
-from tiller_client.rendering.labels import UNCUT, background_line, input_line
+from tiller_client.rendering.labels import background_line, input_line
 from tiller_client.rendering.style import Theme
 from tiller_client.rendering.text import (
     SHORT_ID_CHARS,
+    UNCUT,
     cells,
     count,
     counted,
@@ -26,7 +27,6 @@ from tiller_protocol.events import (
     ErrorRaised,
     HistoryCompacted,
     HistoryReverted,
-    PlanUpdated,
     QueueChanged,
     RequestOpened,
     RequestResolved,
@@ -45,8 +45,6 @@ _WAITING = (("steer", "for the next step"), ("queue", "queued"), ("start", "queu
 
 _WAITS = (("queue", "waits, because no turn is running"),)
 """The label if no turn will take the input by itself; then there is no steering."""
-
-_PLAN_MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑"}
 
 
 class Reporter:
@@ -102,12 +100,6 @@ class Reporter:
         if body.error is None or (body.error.code == "rejected" and rejected):
             return ""
         return "" if body.error.message == told else body.error.message
-
-
-def plan_lines(body: PlanUpdated) -> Iterator[str]:
-    """A line for each entry of the plan."""
-    for entry in body.plan:
-        yield f"  {_PLAN_MARKS[entry.state]} {one_line(entry.text)}"
 
 
 def queue_lines(body: QueueChanged, known: tuple[QueuedInput, ...], theme: Theme) -> Iterator[str]:

@@ -6,6 +6,7 @@ signs (see `streams`), all escapes look like `<U+202E>`.
 """
 
 import re
+import sys
 import time
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
@@ -44,6 +45,9 @@ ESCAPE = "\ud800"
 
 _SPACE = re.compile(r"\s+")
 _TRAILING_BLANKS = re.compile(r" +$", re.MULTILINE)
+
+UNCUT = sys.maxsize
+"""A width or number of lines without a limit."""
 
 ELLIPSIS = "…"
 BLANK_SHOWN = "␠"

@@ -2,24 +2,32 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import partial
 
 from tiller_client.program_name import program
+from tiller_client.rendering.facts import Facts
+from tiller_client.rendering.items import citation_lines, verb_lines
 from tiller_client.rendering.labels import (
-    UNCUT,
+    STATE_NOTES,
     as_shown,
     background_line,
     input_line,
     is_shown,
-    item_block,
     waiting_line,
 )
 from tiller_client.rendering.lines import branch_line, context_line, fork_line, tokens_line
 from tiller_client.rendering.requests import request_block
 from tiller_client.rendering.style import Theme
-from tiller_client.rendering.text import counted, dollars, local_time, one_line, seconds
-from tiller_client.rendering.wrap import hanging, sentence
-from tiller_protocol.items import Item
+from tiller_client.rendering.text import (
+    UNCUT,
+    counted,
+    dollars,
+    local_time,
+    one_line,
+    sanitized,
+    seconds,
+)
+from tiller_client.rendering.wrap import hanging, sentence, wrapped
+from tiller_protocol.items import AssistantMessage, Item
 from tiller_protocol.snapshot import Mark, Snapshot
 
 
@@ -43,7 +51,14 @@ def transcript(
         theme.bold(one_line(snapshot.title) or "(no title)"),
         theme.dim(hanging(f"{snapshot.session_id} · {place}", columns)),
     ]
-    show = partial(item_block, theme=theme, width=width, columns=columns, whole=whole)
+
+    def show(item: Item) -> str:
+        if not isinstance(item, AssistantMessage):
+            return "\n".join(verb_lines(item, Facts(), width, columns, theme, whole=whole))
+        text = wrapped(sanitized(item.text).rstrip("\n"), columns)
+        text += theme.dim(STATE_NOTES.get(item.state, ""))
+        return "\n".join([text, *citation_lines(item.citations, theme, width - 1)])
+
     lines += _history(snapshot, theme, columns, show, tail)
     lines.extend(request_block(request, theme, width) for request in snapshot.requests)
     running = [one for one in snapshot.background if one.state == "running"]

@@ -27,8 +27,11 @@ from tiller_client.following.snapshots import read_snapshot
 from tiller_client.following.turn import status_of
 from tiller_client.following.typed import prompt_for
 from tiller_client.following.watch import Signals, Watch
+from tiller_client.rendering.calls import INDENT
+from tiller_client.rendering.diff import diff_lines
 from tiller_client.rendering.events import Renderer
-from tiller_client.rendering.labels import UNCUT, call_label, diff_lines
+from tiller_client.rendering.labels import call_label
+from tiller_client.rendering.layout import indented
 from tiller_client.rendering.text import cut, pad, seconds
 from tiller_client.verbs.machine.daemon import stop
 from tiller_protocol.answers import Created, Started
@@ -207,7 +210,8 @@ class _Demo:
         if not self._json:
             self._note(self._git("diff", "--stat").partition("\n")[0].strip())
             diff = self._git("diff", "--no-color", "--no-ext-diff", "--unified=0")
-            self._console.line(diff_lines(diff, self._console.theme, self._console.width, UNCUT))
+            lines = diff_lines(diff, self._console.width - INDENT, self._console.theme)
+            self._console.line("\n".join(indented(lines, INDENT)))
 
     def _show_times(self, calls: list[ToolCall]) -> None:
         """Show each call as a bar from its start to its end."""

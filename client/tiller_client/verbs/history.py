@@ -20,7 +20,10 @@ from tiller_client.console import (
 )
 from tiller_client.errors import UsageError
 from tiller_client.following.snapshots import read_snapshot
-from tiller_client.rendering.labels import call_label, change_line, diff_lines
+from tiller_client.rendering.calls import call_lines
+from tiller_client.rendering.diff import diff_lines
+from tiller_client.rendering.facts import Facts
+from tiller_client.rendering.labels import change_line
 from tiller_client.rendering.text import cut, one_line, quoted_path
 from tiller_client.verbs.submitting import submit
 from tiller_client.verbs.turns import follow_turn, join
@@ -137,10 +140,10 @@ def _print_diff(result: SessionDiffResult) -> None:
     if is_piped():
         print_raw(result.diff)
     elif result.files:
-        theme, width = stdout_theme(), stdout_width()
-        lines = [change_line(change, theme) for change in result.files]
-        if result.diff:
-            lines.append(diff_lines(result.diff, theme, width, DIFF_LINES_MAX, whole_lines=True))
+        lines = [change_line(change) for change in result.files]
+        lines += diff_lines(
+            result.diff, stdout_width() - 1, stdout_theme(), lines_max=DIFF_LINES_MAX
+        )
         page("\n".join(lines))
     if result.cut:
         complain("the diff is too long; the files at its end are missing")
@@ -157,15 +160,8 @@ def _print_edits(connection: DaemonConnection, session_id: str) -> None:
     if is_piped():
         print_raw("".join(call.diff for call in calls))
     elif calls:
-        theme, width = stdout_theme(), stdout_width()
-        lines = [
-            line
-            for call in calls
-            for line in (
-                theme.bold(call_label(call)),
-                diff_lines(call.diff, theme, width, DIFF_LINES_MAX, whole_lines=True),
-            )
-        ]
-        page("\n".join(lines))
+        theme, width = stdout_theme(), stdout_width() - 1
+        shown = (call_lines(call, Facts(), width, theme, opened=True) for call in calls)
+        page("\n".join(line for lines in shown for line in lines))
     if not calls:
         complain("no call in this session edited a file")

@@ -9,9 +9,11 @@ from tiller_client.console import print_json, say, stdout_theme
 from tiller_client.errors import UsageError
 from tiller_client.following.snapshots import read_events, read_snapshot
 from tiller_client.program_name import program
-from tiller_client.rendering.labels import call_label, call_state
+from tiller_client.rendering.calls import call_line
+from tiller_client.rendering.facts import Facts
+from tiller_client.rendering.labels import call_label
 from tiller_client.rendering.style import Theme
-from tiller_client.rendering.text import one_line, sanitized
+from tiller_client.rendering.text import UNCUT, one_line, sanitized
 from tiller_protocol.events import RequestOpened, RequestResolved
 from tiller_protocol.items import Allowed, ToolCall
 
@@ -66,7 +68,7 @@ def explanation(
     theme: Theme,
 ) -> list[str]:
     """Return the lines about a call: its label, why it ran, and the requests about it."""
-    lines = [f"{theme.bold(call_label(call))}  {theme.dim(call_state(call))}"]
+    lines = [call_line(call, Facts(), UNCUT, theme)]
     several = len(call.allowed) > 1
     lines += [f"  {_because(one, named=several)}" for one in call.allowed]
     if call.by_user:

@@ -264,7 +264,41 @@ def test_a_diff_of_several_files_names_them_and_what_it_can_not_show():
     )
     shown = diff_lines(several, 40, NO_COLOUR)
     assert shown[0] == "x.py"
+    assert shown[-5] == "i"
     assert shown[-4:] == ["(binary)", "o", "9 - -- x", "  No newline at end of file"]
+
+
+MODES = """\
+diff --git a/one.py b/one.py
+new file mode 100644
+index 0000000..1111111
+--- /dev/null
++++ b/one.py
+@@ -0,0 +1 @@
++x = 1
+diff --git a/run.sh b/run.sh
+old mode 100644
+new mode 100755
+diff --git a/gone.py b/gone.py
+deleted file mode 100644
+--- a/gone.py
++++ /dev/null
+@@ -1 +0,0 @@
+-y = 2
+"""
+
+
+def test_a_files_name_is_above_its_mode():
+    assert diff_lines(MODES, 40, NO_COLOUR) == [
+        *("one.py", "new file mode 100644", "1 + x = 1"),
+        *("run.sh", "old mode 100644", "new mode 100755"),
+        *("gone.py", "deleted file mode 100644", "1 - y = 2"),
+    ]
+
+
+def test_a_changed_line_that_looks_like_a_header_of_a_file_is_not_lost():
+    diff = "--- a/x.sql\n+++ b/x.sql\n@@ -1,1 +1,1 @@\n--- old comment\n+++ new\n"
+    assert diff_lines(diff, 40, NO_COLOUR) == ["1 - -- old comment", "1 + ++ new"]
 
 
 def test_changed_words_stand_out_and_code_has_its_colours():

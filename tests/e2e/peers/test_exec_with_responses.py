@@ -95,8 +95,8 @@ def test_a_repair_with_thinking_that_goes_back(home: Home, aimock: Aimock, proje
     assert results == ["call_read", "call_grep", "call_edit"]
 
     shown = home.tiller("show").out
-    assert "∴ Hm." in shown
-    assert not [line for line in shown.splitlines() if line.strip() == "∴"]
+    assert "∴ Thought\n  Hm." in shown
+    assert shown.count("∴ Thought\n") == shown.count("∴ Thought\n  "), "no empty one is shown"
 
 
 def test_a_stream_that_breaks_is_asked_for_again_and_its_piece_is_told_apart(
