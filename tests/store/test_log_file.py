@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 import trio.testing
@@ -15,7 +16,12 @@ from store.rows import batch_of, body_of, session_row, submission_row
 from tiller_daemon.store.base import LogError, RequestRow, SessionFigures
 from tiller_daemon.store.checking import check_log
 from tiller_daemon.store.log import open_log
-from tiller_daemon.store.schema import SCHEMA_VERSION, VERSION_WITHOUT_OUTCOMES
+from tiller_daemon.store.schema import (
+    SCHEMA_VERSION,
+    SESSION_FIELDS,
+    VERSIONS_WITH_COLUMNS,
+    checksum,
+)
 
 MUCH = 1 << 30
 
@@ -118,7 +124,7 @@ def hold_open(path: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
-@pytest.mark.parametrize(("other", "step"), [("newer", 1), ("older", -2)])
+@pytest.mark.parametrize(("other", "step"), [("newer", 1), ("older", -3)])
 async def test_a_log_of_another_version_is_refused_and_left_as_it_is(
     tmp_path: Path, other: str, step: int
 ) -> None:
@@ -131,29 +137,48 @@ async def test_a_log_of_another_version_is_refused_and_left_as_it_is(
     assert path.read_bytes() == before
 
 
-async def test_a_log_that_has_no_outcomes_yet_gets_them_and_keeps_everything(
-    tmp_path: Path,
+@pytest.mark.parametrize("version", VERSIONS_WITH_COLUMNS)
+async def test_a_log_with_columns_for_figures_keeps_everything_in_the_new_form(
+    tmp_path: Path, version: int
 ) -> None:
     path = tmp_path / "tiller.db"
     await fill(path)
-    with sqlite3.connect(path) as connection:
-        connection.execute("ALTER TABLE sessions DROP COLUMN outcome")
-    connection.close()
-    set_version(path, VERSION_WITHOUT_OUTCOMES)
+    known = SessionFigures(2, 0.5, 1, 300, 1000, "main", "failed" if version == 4 else "")
+    async with open_log(path) as log:
+        await log.append(batch_of("s1", 41, 41, figures=known))
+        rows = await log.sessions(workspace=None, archived=False, limit=9, after=None)
+    make_columns(path, version, damaged="s2")
     check_log(path)
-    later = batch_of("s1", 41, 41, figures=SessionFigures(outcome="failed"))
     async with open_log(path) as log:
-        assert await log.session("s0") == session_row("s0", 40)
-        await log.append(later)
-    async with open_log(path) as log:
-        assert await log.session("s1") == later.session
-        assert len(await log.sessions(workspace=None, archived=False, limit=9, after=None)) == 3
+        for row in rows:
+            if row.session_id != "s2":
+                assert await log.session(row.session_id) == row
+        with pytest.raises(LogError, match="the row of session s2"):
+            await log.session("s2")
+
+
+def make_columns(path: Path, version: int, damaged: str) -> None:
+    """Give the figures columns of their own, as older releases did, and damage a row."""
+    names = SessionFigures.__struct_fields__[: VERSIONS_WITH_COLUMNS[version]]
     with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE sessions SET outcome = ''")
+        rows = connection.execute("SELECT session_id, figures FROM sessions").fetchall()
+        for name in names:
+            connection.execute(f"ALTER TABLE sessions ADD COLUMN {name}")
+        connection.execute("ALTER TABLE sessions DROP COLUMN figures")
+        own = ", ".join(SESSION_FIELDS[:-1])
+        settings = ", ".join(f"{name} = ?" for name in names)
+        for session_id, encoded in rows:
+            decoded = msgspec.msgpack.decode(encoded, type=SessionFigures)
+            figures = msgspec.structs.astuple(decoded)[: len(names)]
+            query = f"SELECT {own} FROM sessions WHERE session_id = ?"
+            fields = connection.execute(query, (session_id,)).fetchone()
+            values = [bool(v) if n in (6, 7) else v for n, v in enumerate(fields)]
+            covered = figures if figures[-1] or version < 4 else figures[:-1]
+            stored = checksum(*values, *covered) + (session_id == damaged)
+            change = f"UPDATE sessions SET {settings}, checksum = ? WHERE session_id = ?"
+            connection.execute(change, (*figures, stored, session_id))
     connection.close()
-    async with open_log(path) as log:
-        with pytest.raises(LogError, match="the row of session s1"):
-            await log.session("s1")
+    set_version(path, version)
 
 
 @pytest.mark.parametrize("version", ["s", "", b"\xb3"])

@@ -38,7 +38,7 @@ class EventRow(NamedTuple):
     body: bytes
 
 
-class SessionFigures(Struct, frozen=True):
+class SessionFigures(Struct, frozen=True, omit_defaults=True):
     """The figures of a session that only lists show."""
 
     turns: int = 0
@@ -54,8 +54,7 @@ class SessionFigures(Struct, frozen=True):
     branch: str = ""
     """The branch that was checked out at the end of the latest turn; empty if unknown."""
     outcome: Outcome | Literal[""] = ""
-    """The outcome of the latest turn that used a model; "" if there is none or it is unknown. This
-    must be the last field, as `schema.session_checksum` expects."""
+    """The outcome of the latest turn that used a model; "" if there is none or it is unknown."""
 
 
 class SessionRow(Struct, frozen=True):

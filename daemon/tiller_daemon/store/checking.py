@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tiller_daemon.store.base import LogError
-from tiller_daemon.store.log import SELECT_SESSION, session_of
+from tiller_daemon.store.log import SELECT_SESSION
 from tiller_daemon.store.schema import (
     SCHEMA_VERSION,
     check_file_types,
@@ -15,6 +15,7 @@ from tiller_daemon.store.schema import (
     damaged,
     log_error,
     read_log_id,
+    session_of,
 )
 from tiller_daemon.store.wal import FOREIGN, is_damaged, is_foreign, is_in_use, kept, wal_of
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 import trio
-from msgspec.structs import astuple, replace
+from msgspec.structs import astuple
 
 from tiller_daemon.store.backup import back_up
 from tiller_daemon.store.base import (
@@ -20,7 +20,6 @@ from tiller_daemon.store.base import (
     EventRow,
     LogError,
     RequestRow,
-    SessionFigures,
     SessionRow,
     SubmissionRow,
     head_conflict,
@@ -30,20 +29,17 @@ from tiller_daemon.store.base import (
 )
 from tiller_daemon.store.database import Database
 from tiller_daemon.store.schema import (
+    INSERT_SESSION,
     SESSION_FIELDS,
     checksum,
     damaged,
     open_file,
-    session_checksum,
+    session_of,
+    session_values,
 )
 from tiller_daemon.store.wal import kept
 
 SELECT_SESSION = f"SELECT {', '.join(SESSION_FIELDS)}, checksum FROM sessions"  # noqa: S608
-_UPSERT_SESSION = (
-    f"INSERT OR REPLACE INTO sessions ({', '.join(SESSION_FIELDS)}, checksum)"  # noqa: S608
-    f" VALUES ({', '.join('?' * len(SESSION_FIELDS))}, ?)"
-)
-_FLAGS = (SESSION_FIELDS.index("archived"), SESSION_FIELDS.index("unfinished"))
 
 
 @asynccontextmanager
@@ -248,17 +244,6 @@ class SqliteLog:
         return SubmissionRow(submission_id, digest, answer)
 
 
-def session_of(row: tuple[Any, ...], path: Path) -> SessionRow:
-    """Return a row of `SELECT_SESSION`, or raise `LogError` if it is damaged."""
-    *fields, stored = row
-    for place in _FLAGS:
-        fields[place] = bool(fields[place])
-    if session_checksum(fields) != stored:
-        raise damaged(path, f"the row of session {fields[0]}")
-    own = len(SessionRow.__struct_fields__) - 1
-    return SessionRow(*fields[:own], figures=SessionFigures(*fields[own:]))
-
-
 def _write_batch(connection: sqlite3.Connection, batch: Batch, before: int) -> None:
     row = batch.session
     head = _head(connection, row.session_id)
@@ -266,7 +251,7 @@ def _write_batch(connection: sqlite3.Connection, batch: Batch, before: int) -> N
         raise head_conflict(row.session_id, before, head)
     if batch.submission is not None:
         _write_submission(connection, batch.submission)
-    connection.execute(_UPSERT_SESSION, _session_values(row))
+    connection.execute(INSERT_SESSION, session_values(row))
     connection.executemany(
         "INSERT INTO events VALUES (?, ?, ?, ?, ?)",
         [_event_values(row.session_id, event) for event in batch.events],
@@ -275,13 +260,6 @@ def _write_batch(connection: sqlite3.Connection, batch: Batch, before: int) -> N
         "INSERT OR REPLACE INTO requests VALUES (?, ?, ?, ?, ?)",
         [(*values, checksum(*values)) for values in map(astuple, batch.requests)],
     )
-
-
-def _session_values(row: SessionRow) -> tuple[Any, ...]:
-    row = replace(row, created_at=float(row.created_at), updated_at=float(row.updated_at))
-    cost = None if row.figures.cost is None else float(row.figures.cost)
-    fields = (*astuple(row)[:-1], *astuple(replace(row.figures, cost=cost)))
-    return *fields, session_checksum(fields)
 
 
 def _event_values(session_id: str, event: EventRow) -> tuple[str, int, float, bytes, int]:

@@ -14,21 +14,24 @@ import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
+from msgspec.structs import astuple, replace
 
 from tiller_daemon.private import make_directory, open_private
 from tiller_daemon.store.base import LogError, LogErrorKind, SessionFigures, SessionRow
 from tiller_daemon.store.wal import keep_what_is_not_read, write_mark
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """The version of the file; files of other versions are refused. It is increased if older releases
 can't write the new file."""
 
-VERSION_WITHOUT_OUTCOMES = 3
-"""The version that is changed into the current one when it is opened."""
+VERSIONS_WITH_COLUMNS = {3: 6, 4: 7}
+"""The versions that become the current one when they are opened, and how many figures each has as
+columns of its own."""
 
-SESSION_FIELDS = (*SessionRow.__struct_fields__[:-1], *SessionFigures.__struct_fields__)
+SESSION_FIELDS = SessionRow.__struct_fields__
 """The columns of a session in the order that its checksum covers them, without the checksum."""
 
 BUSY_S_MAX = 5.0
@@ -37,20 +40,22 @@ BUSY_S_MAX = 5.0
 PROBE_BYTES = 64 * 1024
 """How much is written to find out why a write has failed."""
 
-_TABLES = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+_SESSIONS = """
 CREATE TABLE sessions (
     session_id TEXT PRIMARY KEY, workspace TEXT NOT NULL,
     created_at REAL NOT NULL, updated_at REAL NOT NULL, head INTEGER NOT NULL,
     title TEXT NOT NULL, archived INTEGER NOT NULL, unfinished INTEGER NOT NULL,
-    parent_id TEXT NOT NULL, owner_id TEXT NOT NULL, turns INTEGER NOT NULL, cost REAL,
-    parent_turns INTEGER NOT NULL, context_tokens INTEGER NOT NULL,
-    context_window INTEGER NOT NULL, branch TEXT NOT NULL, outcome TEXT NOT NULL,
+    parent_id TEXT NOT NULL, owner_id TEXT NOT NULL, figures BLOB NOT NULL,
     checksum INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX sessions_by_time ON sessions (owner_id, archived, updated_at, session_id);
 CREATE INDEX sessions_unfinished ON sessions (session_id) WHERE unfinished;
 CREATE INDEX sessions_forked ON sessions (parent_id, session_id) WHERE parent_id != '';
+"""
+
+_TABLES = f"""
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+{_SESSIONS}
 CREATE TABLE events (
     session_id TEXT NOT NULL, seq INTEGER NOT NULL, time REAL NOT NULL, body BLOB NOT NULL,
     checksum INTEGER NOT NULL, PRIMARY KEY (session_id, seq)
@@ -109,7 +114,13 @@ _INCREMENTAL = 2
 _INODE = "inode"
 """The key in `meta` for the file's inode number, which is another one for a copy of the file."""
 
+INSERT_SESSION = (
+    f"INSERT OR REPLACE INTO sessions ({', '.join(SESSION_FIELDS)}, checksum)"  # noqa: S608
+    f" VALUES ({', '.join('?' * len(SESSION_FIELDS))}, ?)"
+)
+
 _encode = msgspec.msgpack.Encoder().encode
+_decode_figures = msgspec.msgpack.Decoder(SessionFigures).decode
 
 
 def open_file(path: Path) -> tuple[sqlite3.Connection, str]:
@@ -168,7 +179,7 @@ def read_log_id(connection: sqlite3.Connection, path: Path) -> str:
         raise LogError("corrupt", f"{path} is a database, but not a log of tillerd: move it away")
     meta: dict[str, str] = dict(connection.execute("SELECT key, value FROM meta"))
     version = str(meta.get("version", ""))
-    if version.isdecimal() and int(version) not in (SCHEMA_VERSION, VERSION_WITHOUT_OUTCOMES):
+    if version.isdecimal() and int(version) not in (SCHEMA_VERSION, *VERSIONS_WITH_COLUMNS):
         kind: LogErrorKind = "newer" if int(version) > SCHEMA_VERSION else "older"
         raise LogError(
             kind,
@@ -231,12 +242,31 @@ def checksum(*fields: object) -> int:
     return zlib.crc32(_encode(fields))
 
 
-def session_checksum(fields: Sequence[object]) -> int:
-    """Return the checksum of a session's `SESSION_FIELDS`, of which the outcome is the last.
+def session_values(row: SessionRow) -> tuple[Any, ...]:
+    """Return the values of a row of `SESSION_FIELDS`, as SQLite gives them back, and its checksum.
 
-    It does not cover an unknown outcome, so rows of `VERSION_WITHOUT_OUTCOMES` stay valid.
+    New figures need no new version of the file.
     """
-    return checksum(*(fields if fields[-1] else fields[:-1]))
+    times = (float(row.created_at), float(row.updated_at))
+    flags = (int(row.archived), int(row.unfinished))
+    values = (
+        *(row.session_id, row.workspace, *times, row.head, row.title, *flags),
+        *(row.parent_id, row.owner_id, _encode(row.figures)),
+    )
+    return *values, checksum(*values)
+
+
+def session_of(values: Sequence[Any], path: Path) -> SessionRow:
+    """Return the row with the values and the checksum, or raise `LogError` if it is damaged."""
+    *fields, stored = values
+    if checksum(*fields) != stored:
+        raise damaged(path, f"the row of session {fields[0]}")
+    return _session_row(fields[:-1], _decode_figures(fields[-1]))
+
+
+def _session_row(fields: Sequence[Any], figures: SessionFigures) -> SessionRow:
+    row = SessionRow(*fields, figures=figures)
+    return replace(row, archived=bool(row.archived), unfinished=bool(row.unfinished))
 
 
 def _make_file(path: Path) -> None:
@@ -266,21 +296,32 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> str:
     inode = str(path.stat().st_ino)
     if not log_id:
         return _make_tables(connection, path, inode)
-    _add_outcomes(connection, path)
+    _encode_columns(connection, path)
     return _keep_or_renew_id(connection, path, inode)
 
 
-def _add_outcomes(connection: sqlite3.Connection, path: Path) -> None:
-    """Make a file of the current version out of one of `VERSION_WITHOUT_OUTCOMES`."""
-    where = f"key = 'version' AND value = '{VERSION_WITHOUT_OUTCOMES}'"
-    if connection.execute(f"SELECT 1 FROM meta WHERE {where}").fetchone():  # noqa: S608 - ours
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute("ALTER TABLE sessions ADD COLUMN outcome TEXT NOT NULL DEFAULT ''")
-        connection.execute(
-            "UPDATE meta SET value = ? WHERE key = 'version'", (str(SCHEMA_VERSION),)
-        )
-        write_mark(connection, path)
-        connection.execute("COMMIT")
+def _encode_columns(connection: sqlite3.Connection, path: Path) -> None:
+    """Make a file of the current version out of one of `VERSIONS_WITH_COLUMNS`."""
+    ((version,),) = connection.execute("SELECT value FROM meta WHERE key = 'version'")
+    if int(version) == SCHEMA_VERSION:
+        return
+    count = VERSIONS_WITH_COLUMNS[int(version)]
+    own, names = SESSION_FIELDS[:-1], SessionFigures.__struct_fields__[:count]
+    query = f"SELECT {', '.join((*own, *names))}, checksum FROM sessions"  # noqa: S608 - ours
+    rows = connection.execute(query).fetchall()
+    connection.executescript(f"BEGIN IMMEDIATE; DROP TABLE sessions; {_SESSIONS}")
+    for *fields, stored in rows:
+        row = _session_row(fields[: len(own)], SessionFigures(*fields[len(own) :]))
+        covered = (*astuple(row)[:-1], *fields[len(own) :])
+        if names[-1] == "outcome" and not fields[-1]:
+            covered = covered[:-1]  # Only a known outcome was covered.
+        *values, valid = session_values(row)
+        # A damaged row must not become a valid one.
+        is_damaged = checksum(*covered) != stored
+        connection.execute(INSERT_SESSION, (*values, valid ^ is_damaged))
+    connection.execute("UPDATE meta SET value = ? WHERE key = 'version'", (str(SCHEMA_VERSION),))
+    write_mark(connection, path)
+    connection.execute("COMMIT")
 
 
 def _keep_or_renew_id(connection: sqlite3.Connection, path: Path, inode: str) -> str:
