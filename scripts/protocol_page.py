@@ -22,11 +22,12 @@ from tiller_protocol.codec import INPUT_BYTES_MAX, MESSAGE_BYTES_MAX, REPLAY_BYT
 from tiller_protocol.events import LIFECYCLE_BODIES, AnyBody
 from tiller_protocol.ids import ID_CHARS_MAX
 from tiller_protocol.items import Item
-from tiller_protocol.ops import REPLAY_LIMIT_MAX, AnyOp
-from tiller_protocol.searching import (
+from tiller_protocol.ops import AnyOp
+from tiller_protocol.sessions import (
     INPUTS_LIMIT_MAX,
     LIST_LIMIT_MAX,
     QUERY_CHARS_MAX,
+    REPLAY_LIMIT_MAX,
     SEARCH_LIMIT_MAX,
 )
 from tiller_protocol.typescript import typescript

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tiller_protocol.answers import ProviderOffer
+from tiller_protocol.catalog import ProviderOffer
 
 _BEGINNING = """\
 # The configuration of tiller, created by `tiller init`. Changes take effect at once; to check them:

@@ -27,7 +27,7 @@ from tiller_daemon.processes.environment import is_secret_header
 from tiller_daemon.redaction.text import redact
 from tiller_daemon.session.services import ChosenModel, ModelSurvey
 from tiller_daemon.tools.suggestions import did_you_mean
-from tiller_protocol.answers import ModelSummary, ProviderOffer, ProviderSummary
+from tiller_protocol.catalog import ModelSummary, ProviderOffer, ProviderSummary
 from tiller_protocol.items import Usage
 
 

@@ -21,7 +21,7 @@ from tiller_daemon.session.services import ModelSurvey, Services
 from tiller_daemon.session.supervisor import Supervisor
 from tiller_daemon.stamps import Stamp, take_stamp
 from tiller_protocol import PROTOCOL_VERSION
-from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, HelloResult, Limits, Rejected
+from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, HelloResult, Rejected
 from tiller_protocol.codec import (
     INPUT_BYTES_MAX,
     MESSAGE_BYTES_MAX,
@@ -31,6 +31,7 @@ from tiller_protocol.codec import (
     decode_op,
     encode_answer,
 )
+from tiller_protocol.daemon import Limits
 from tiller_protocol.errors import BadMessage
 from tiller_protocol.lending import LentFile
 from tiller_protocol.op_traits import traits_of

@@ -1,4 +1,4 @@
-"""The bases of all ops and results. The ops are in `ops` and in the modules that it imports."""
+"""The bases of all ops and results. `ops` lists the ops, and `answers` the results."""
 
 from typing import Annotated
 

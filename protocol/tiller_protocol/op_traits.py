@@ -35,7 +35,7 @@ from tiller_protocol.ops import (
     Unrevert,
     UserInput,
 )
-from tiller_protocol.searching import InputHistory, SessionList, SessionSearch
+from tiller_protocol.sessions import InputHistory, SessionList, SessionSearch
 
 
 class OpTraits(Struct, frozen=True):

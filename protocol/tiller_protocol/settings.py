@@ -1,10 +1,12 @@
-"""A session's settings and a turn's overrides, as sent by frontends and shown in events."""
+"""A session's settings, a turn's overrides and permission rules, and ops on these rules."""
 
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
 from tiller_protocol.doc import doc
+from tiller_protocol.ids import IdText
+from tiller_protocol.op import Op, Result
 
 Approve = Literal["ask", "always", "never"]
 SandboxMode = Literal["read_only", "workspace_write", "full_access"]
@@ -135,3 +137,42 @@ class TurnChoices(Struct, frozen=True, omit_defaults=True):
 
     overrides: Annotated[TurnOverrides, doc("Choices that came with the input.")] = TurnOverrides()
     system: Annotated[str, doc("Text that the input added to the system prompt.")] = ""
+
+
+class RulesList(Op, frozen=True, tag="rules_list"):
+    """Lists lasting rules, which the answer `always_here` makes. Answered by `RulesResult`."""
+
+    workspace: Annotated[str | None, doc("Only rules for this directory. Default: all.")] = None
+    session_id: Annotated[
+        IdText | None, doc("Only this session's own rules and the lasting rules for its directory.")
+    ] = None
+
+
+class RuleSummary(Struct, frozen=True, omit_defaults=True):
+    """A permission rule that was made by an answer or a frontend."""
+
+    id: Annotated[str, doc("Id of the rule, for `rule_revoke`.")]
+    permission: Annotated[str, doc("The permission that the rule decides, such as `bash`.")]
+    pattern: Annotated[str, doc("A glob that matches subjects, such as commands or paths.")]
+    action: Annotated[Action, doc("The rule's decision; a lasting rule always allows.")] = "allow"
+    workspace: Annotated[str, doc("Directory of a lasting rule; empty for a session's rule.")] = ""
+    session_id: Annotated[str, doc("Session that has the rule; empty for a lasting rule.")] = ""
+    granted_at: Annotated[
+        float | None, doc("When the rule was made, in Unix seconds; absent if unknown.")
+    ] = None
+    by: Annotated[str, doc("Name of the frontend that made the rule; empty if unknown.")] = ""
+
+
+class RulesResult(Result, frozen=True, tag="rules"):
+    """The lasting rules, by directory. If the op names a session, that session's rules follow."""
+
+    rules: Annotated[tuple[RuleSummary, ...], doc("The rules. Later rules take precedence.")]
+
+
+class RuleRevoke(Op, frozen=True, tag="rule_revoke"):
+    """Revokes one permission rule. Running turns lose the rule, too."""
+
+    rule_id: Annotated[IdText, doc("Id of the rule, from a `RuleSummary`.")]
+    session_id: Annotated[
+        IdText | None, doc("Session that has the rule; absent for a lasting rule.")
+    ] = None

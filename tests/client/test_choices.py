@@ -10,7 +10,8 @@ from support.fake_daemon import FakeDaemon
 from tiller_client.command_line.choices import read_budget, read_tools
 from tiller_client.errors import UsageError
 from tiller_protocol.events import SessionCreated
-from tiller_protocol.ops import Op, SessionConfigure, SessionCreate, UserInput
+from tiller_protocol.op import Op
+from tiller_protocol.ops import SessionConfigure, SessionCreate, UserInput
 from tiller_protocol.places import Places
 from tiller_protocol.settings import Budget, Settings, TurnOverrides
 

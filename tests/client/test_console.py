@@ -11,7 +11,7 @@ import tiller_client
 from support.event_bodies import CONTEXT, Tiller, ended, text_item, tool_call
 from support.fake_daemon import FakeDaemon, Refusal
 from support.terminal import Terminal
-from tiller_protocol.answers import ModelSummary
+from tiller_protocol.catalog import ModelSummary
 from tiller_protocol.events import (
     ErrorRaised,
     SessionCreated,

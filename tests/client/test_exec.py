@@ -19,15 +19,8 @@ from tiller_client.connecting.connection import DaemonConnection
 from tiller_protocol.codec import INPUT_BYTES_MAX
 from tiller_protocol.events import RequestOpened, SessionCreated, StatusChanged
 from tiller_protocol.items import Request
-from tiller_protocol.ops import (
-    Answer,
-    Interrupt,
-    Op,
-    SessionCreate,
-    SessionDelete,
-    Shell,
-    UserInput,
-)
+from tiller_protocol.op import Op
+from tiller_protocol.ops import Answer, Interrupt, SessionCreate, SessionDelete, Shell, UserInput
 from tiller_protocol.places import Places
 from tiller_protocol.settings import Budget, Settings, TurnOverrides
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiller_client.first_configuration import configuration_text, missing_text
-from tiller_protocol.answers import ProviderOffer
+from tiller_protocol.catalog import ProviderOffer
 
 APIS = ("openai_chat", "openai_responses", "anthropic_messages")
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)

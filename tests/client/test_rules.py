@@ -6,9 +6,9 @@ import pytest
 
 from support.event_bodies import Tiller
 from support.fake_daemon import FakeDaemon
-from tiller_protocol.answers import RuleSummary
 from tiller_protocol.ops import RuleRevoke, RulesList
 from tiller_protocol.places import Places
+from tiller_protocol.settings import RuleSummary
 
 SESSION = "01K0AAAAAAAAAAAAAAAAAASES1"
 RULES = (

@@ -6,7 +6,7 @@ from itertools import pairwise
 from support.event_bodies import Tiller, ended, started, text_item
 from support.fake_daemon import FakeDaemon
 from support.terminal import Screen, Terminal
-from tiller_protocol.answers import ToolSummary
+from tiller_protocol.catalog import ToolSummary
 from tiller_protocol.events import (
     ErrorRaised,
     ItemCompleted,

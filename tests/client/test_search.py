@@ -10,7 +10,7 @@ from tiller_client.rendering.text import on_screen
 from tiller_client.verbs.search import query_of, text_line
 from tiller_protocol.events import SessionCreated, SessionTitled
 from tiller_protocol.places import Places
-from tiller_protocol.searching import FoundText, SessionSearch
+from tiller_protocol.sessions import FoundText, SessionSearch
 from tiller_protocol.settings import Settings
 
 

@@ -19,7 +19,7 @@ from tiller_client.command_line.arguments import parse
 from tiller_client.rendering.style import Theme
 from tiller_client.rendering.text import cells
 from tiller_client.verbs.sessions import table_line
-from tiller_protocol.answers import ModelSummary
+from tiller_protocol.catalog import ModelSummary, Price
 from tiller_protocol.events import (
     QueueChanged,
     RequestOpened,
@@ -30,11 +30,11 @@ from tiller_protocol.events import (
     TurnStarted,
 )
 from tiller_protocol.items import QueuedInput, Request
+from tiller_protocol.op import Op
 from tiller_protocol.ops import (
     Answer,
     Compact,
     Interrupt,
-    Op,
     QueueEdit,
     Revert,
     SessionArchive,
@@ -46,7 +46,6 @@ from tiller_protocol.ops import (
     UserInput,
 )
 from tiller_protocol.places import DAEMON_OUTPUT_FILE, Places
-from tiller_protocol.prices import Price
 from tiller_protocol.settings import Settings, TurnOverrides
 from tiller_protocol.snapshot import SessionSummary
 

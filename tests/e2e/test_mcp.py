@@ -17,7 +17,8 @@ from support import mcp_server, tiny_mcp
 from support.daemon import CONFIG, Daemon, gone
 from support.frontend import Frontend
 from tiller_daemon.models.scripted import CallPart
-from tiller_protocol.answers import CatalogResult, ServerSummary
+from tiller_protocol.answers import CatalogResult
+from tiller_protocol.catalog import ServerSummary
 from tiller_protocol.events import (
     Event,
     ItemCompleted,

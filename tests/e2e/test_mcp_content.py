@@ -12,7 +12,8 @@ from e2e.words import always, bash, calls, said_in
 from support import tiny_mcp
 from support.daemon import CONFIG, Daemon
 from support.frontend import Frontend, new_id
-from tiller_protocol.answers import CatalogResult, CommandSummary, Steered
+from tiller_protocol.answers import CatalogResult, Steered
+from tiller_protocol.catalog import CommandSummary
 from tiller_protocol.items import ToolCall, UserMessage
 from tiller_protocol.ops import Catalog, UserInput
 

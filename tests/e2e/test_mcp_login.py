@@ -17,7 +17,8 @@ from support.daemon import CONFIG, Daemon
 from support.frontend import Frontend
 from support.oauth_peer import guarded_server
 from tiller_daemon.models.scripted import CallPart, ScriptStep
-from tiller_protocol.answers import CatalogResult, McpLoginResult, ServerSummary
+from tiller_protocol.answers import CatalogResult, McpLoginResult
+from tiller_protocol.catalog import ServerSummary
 from tiller_protocol.items import ToolCall
 from tiller_protocol.ops import Catalog, McpLogin
 

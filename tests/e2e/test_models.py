@@ -15,10 +15,10 @@ from e2e.provider import config_for, said, text_frames
 from support.daemon import Daemon
 from support.frontend import Frontend
 from support.http_server import events, serving, status
-from tiller_protocol.answers import CatalogResult, ModelSummary, RateLimit
+from tiller_protocol.answers import CatalogResult
+from tiller_protocol.catalog import ModelSummary, Price, RateLimit
 from tiller_protocol.events import StepEnded, TurnStarted
 from tiller_protocol.ops import Catalog
-from tiller_protocol.prices import Price
 
 TIMEOUT_S = 20.0
 

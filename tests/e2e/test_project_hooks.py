@@ -14,7 +14,8 @@ from e2e.words import bash, calls, calls_in, read, text, write
 from support.daemon import CONFIG, Daemon, gone
 from support.frontend import Frontend
 from tiller_daemon.models.scripted import CallPart, ScriptStep
-from tiller_protocol.answers import HookSummary, ProjectResult
+from tiller_protocol.answers import ProjectResult
+from tiller_protocol.catalog import HookSummary
 from tiller_protocol.events import WarningRaised
 from tiller_protocol.items import Notice, ToolCall
 from tiller_protocol.ops import Answer, Interrupt, Project

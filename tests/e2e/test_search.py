@@ -12,7 +12,7 @@ from support.daemon import Daemon
 from support.frontend import Frontend
 from tiller_daemon.app import SEARCH_FILE
 from tiller_protocol.ops import SessionDelete
-from tiller_protocol.searching import (
+from tiller_protocol.sessions import (
     InputHistory,
     InputHistoryResult,
     SessionSearch,

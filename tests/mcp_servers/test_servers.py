@@ -16,7 +16,7 @@ from tiller_daemon.config import McpServer
 from tiller_daemon.mcp.listing import DESCRIPTION_CHARS_MAX
 from tiller_daemon.session.calls.arguments import parameters
 from tiller_daemon.tools.base import ToolFailure
-from tiller_protocol.answers import ServerSummary
+from tiller_protocol.catalog import ServerSummary
 
 
 def lives(pid: int) -> bool:

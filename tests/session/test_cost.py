@@ -18,9 +18,9 @@ from tiller_protocol.answers import (
     SessionListResult,
     SessionResult,
 )
+from tiller_protocol.catalog import Price
 from tiller_protocol.events import HistoryCompacted, SessionTitled, StepEnded
 from tiller_protocol.ops import Compact, Interrupt, SessionGet, SessionList
-from tiller_protocol.prices import Price
 from tiller_protocol.settings import Budget, TurnOverrides
 
 USAGE = ScriptedUsage(input_tokens=1_000, cached_input_tokens=400, output_tokens=100)

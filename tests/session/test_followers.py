@@ -11,7 +11,8 @@ from support.world import World
 from tiller_daemon.models.scripted import ScriptStep, TextPart
 from tiller_daemon.session.followers import FOLLOWERS_MAX, Followers
 from tiller_protocol.answers import Accepted, ReplayResult
-from tiller_protocol.ops import FOLLOW_LEASE_S, Replay
+from tiller_protocol.ops import Replay
+from tiller_protocol.sessions import FOLLOW_LEASE_S
 
 DONE = ScriptStep(parts=(TextPart("done"),))
 

@@ -11,7 +11,7 @@ from support.narrowing import of_kind
 from support.world import World
 from tiller_daemon.config import LastingRules
 from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart, WaitPart
-from tiller_protocol.answers import RulesResult, RuleSummary, SessionResult
+from tiller_protocol.answers import RulesResult, SessionResult
 from tiller_protocol.events import (
     Event,
     ItemCompleted,
@@ -21,7 +21,7 @@ from tiller_protocol.events import (
 )
 from tiller_protocol.items import Request, ToolCall
 from tiller_protocol.ops import Answer, RuleRevoke, RulesList, SessionConfigure, SessionGet
-from tiller_protocol.settings import Action, Rule, Settings
+from tiller_protocol.settings import Action, Rule, RuleSummary, Settings
 
 DONE = ScriptStep(parts=(TextPart("done"),))
 

@@ -26,7 +26,7 @@ from tiller_protocol.ops import (
     SessionFork,
     SessionList,
 )
-from tiller_protocol.searching import (
+from tiller_protocol.sessions import (
     FoundText,
     InputHistory,
     InputHistoryResult,

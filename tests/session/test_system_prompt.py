@@ -6,7 +6,8 @@ import pytest
 
 from support.world import World
 from tiller_daemon.models.scripted import Script, ScriptStep, TextPart, WaitPart
-from tiller_protocol.answers import CatalogResult, CommandSummary, Steered
+from tiller_protocol.answers import CatalogResult, Steered
+from tiller_protocol.catalog import CommandSummary
 from tiller_protocol.codec import encode_event
 from tiller_protocol.events import TurnStarted, WarningRaised
 from tiller_protocol.items import UserMessage

@@ -23,19 +23,16 @@ from tiller_protocol.answers import (
     Created,
     DaemonStatusResult,
     HelloResult,
-    Limits,
-    ModelSummary,
     ProjectResult,
     Queued,
     Rejected,
     ReplayResult,
     RulesResult,
-    RuleSummary,
     SessionListResult,
     SessionResult,
     Started,
-    ToolSummary,
 )
+from tiller_protocol.catalog import ModelSummary, ToolSummary
 from tiller_protocol.codec import (
     decode_envelope,
     decode_op,
@@ -43,6 +40,7 @@ from tiller_protocol.codec import (
     encode_event,
     encode_publication,
 )
+from tiller_protocol.daemon import Limits
 from tiller_protocol.errors import RejectionCode
 from tiller_protocol.events import (
     AnyBody,
@@ -80,12 +78,8 @@ from tiller_protocol.ops import (
     UserInput,
 )
 from tiller_protocol.places import EVENTS_SOCKET, LOCK_FILE, OPS_SOCKET, TOKEN_FILE
-from tiller_protocol.searching import (
-    FoundSession,
-    FoundText,
-    SessionSearch,
-    SessionSearchResult,
-)
+from tiller_protocol.sessions import FoundSession, FoundText, SessionSearch, SessionSearchResult
+from tiller_protocol.settings import RuleSummary
 from tiller_protocol.snapshot import SessionSummary, Snapshot
 
 REPLAY_EVENTS_MAX = 50

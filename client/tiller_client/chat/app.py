@@ -40,7 +40,7 @@ from tiller_client.rendering.text import SHORT_ID_CHARS, one_line
 from tiller_protocol.answers import CatalogResult
 from tiller_protocol.events import Event, ItemDelta, RequestOpened, RequestResolved, TurnEnded
 from tiller_protocol.ops import Catalog
-from tiller_protocol.searching import InputHistory, InputHistoryResult
+from tiller_protocol.sessions import InputHistory, InputHistoryResult
 
 NAME = "tiller chat"
 """The name of this frontend."""

@@ -22,7 +22,7 @@ from tiller_protocol.ops import (
     SessionConfigure,
     SessionList,
 )
-from tiller_protocol.searching import SEARCH_LIMIT_MAX, SessionSearch, SessionSearchResult
+from tiller_protocol.sessions import SEARCH_LIMIT_MAX, SessionSearch, SessionSearchResult
 from tiller_protocol.snapshot import SessionSummary
 
 LISTED = 200

@@ -8,7 +8,7 @@ from prompt_toolkit.document import Document
 from tiller_client.chat.attaching import quoted
 from tiller_client.chat.commands import ALIASES, COMMANDS
 from tiller_client.chat.files import WorkspaceFiles
-from tiller_protocol.answers import CommandSummary
+from tiller_protocol.catalog import CommandSummary
 
 FILES_SHOWN = 50
 """Maximum number of files offered at once."""

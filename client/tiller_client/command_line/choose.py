@@ -13,7 +13,7 @@ from tiller_client.rendering.text import SHORT_ID_CHARS, cut, one_line
 from tiller_protocol.answers import SessionListResult
 from tiller_protocol.ids import ULID_CHARS
 from tiller_protocol.items import QueuedInput, Request
-from tiller_protocol.searching import LIST_LIMIT_MAX, SessionList
+from tiller_protocol.sessions import LIST_LIMIT_MAX, SessionList
 from tiller_protocol.snapshot import SessionSummary, Snapshot
 
 PIECE_CHARS_MIN = 4

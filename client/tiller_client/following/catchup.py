@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from tiller_protocol.answers import ReplayResult
 from tiller_protocol.events import Event
-from tiller_protocol.ops import FOLLOW_LEASE_S, Replay
+from tiller_protocol.ops import Replay
+from tiller_protocol.sessions import FOLLOW_LEASE_S
 
 RENEW_S = FOLLOW_LEASE_S / 4
 """Longest time between two replays, so that the daemon counts this frontend as a follower."""

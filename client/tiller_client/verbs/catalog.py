@@ -12,17 +12,17 @@ from tiller_client.console import complain, print_json, say, stdout_theme, stdou
 from tiller_client.program_name import program
 from tiller_client.rendering.style import Theme
 from tiller_client.rendering.text import cells, count, counted, cut, dollars, one_line
-from tiller_protocol.answers import (
+from tiller_protocol.answers import CatalogResult
+from tiller_protocol.catalog import (
     AgentSummary,
-    CatalogResult,
     CommandSummary,
     ModelSummary,
+    Price,
     RateLimit,
     ServerSummary,
     ToolSummary,
 )
 from tiller_protocol.ops import Catalog
-from tiller_protocol.prices import Price
 
 CatalogEntry = AgentSummary | ToolSummary | CommandSummary | ServerSummary
 

@@ -11,8 +11,9 @@ from tiller_client.console import print_json, say, stdout_theme
 from tiller_client.errors import UsageError
 from tiller_client.program_name import program
 from tiller_client.rendering.text import one_line, verbatim
-from tiller_protocol.answers import RulesResult, RuleSummary
+from tiller_protocol.answers import RulesResult
 from tiller_protocol.ops import RuleRevoke, RulesList
+from tiller_protocol.settings import RuleSummary
 
 
 def run(arguments: Namespace) -> int:

@@ -10,7 +10,7 @@ from tiller_client.console import complain, print_json, say, stdout_theme, stdou
 from tiller_client.rendering.style import Theme
 from tiller_client.rendering.text import sanitized
 from tiller_client.verbs.sessions import table_line
-from tiller_protocol.searching import (
+from tiller_protocol.sessions import (
     SEARCH_LIMIT_MAX,
     FoundSession,
     FoundText,

@@ -51,7 +51,7 @@ from tiller_protocol.ops import (
     SessionDelete,
     SessionFork,
 )
-from tiller_protocol.searching import LIST_LIMIT_MAX
+from tiller_protocol.sessions import LIST_LIMIT_MAX
 from tiller_protocol.snapshot import SessionSummary, Snapshot
 
 AGE_COLUMNS, STATE_COLUMNS, WORKSPACE_COLUMNS, TITLE_COLUMNS_MIN = 6, 11, 28, 16

@@ -12,7 +12,7 @@ from tiller_daemon.config.constraints import (
     check_exclusive,
     check_options,
 )
-from tiller_protocol import prices
+from tiller_protocol import catalog
 
 Api = Literal["openai_responses", "openai_chat", "anthropic_messages", "scripted"]
 EditTool = Literal["edit", "apply_patch", "both"]
@@ -89,11 +89,11 @@ class Provider(KeyPlaces, frozen=True, forbid_unknown_fields=True):
             raise FieldError("a scripted provider needs `scripts`, the directory of its scripts")
 
 
-class PriceTier(prices.PriceTier, frozen=True, forbid_unknown_fields=True):
+class PriceTier(catalog.PriceTier, frozen=True, forbid_unknown_fields=True):
     """A configured price, which rejects unknown keys."""
 
 
-class Price(prices.Price, frozen=True, forbid_unknown_fields=True):
+class Price(catalog.Price, frozen=True, forbid_unknown_fields=True):
     """A configured price, which rejects unknown keys."""
 
     tiers: tuple[PriceTier, ...] = ()

@@ -31,7 +31,7 @@ from tiller_daemon.lsp.server_process import (
     view_of,
 )
 from tiller_daemon.sandbox.base import CommandSandbox
-from tiller_protocol.answers import LanguageServerSummary
+from tiller_protocol.catalog import LanguageServerSummary
 
 CHANGE_WAIT_S: Final = LATE_S
 """How long the result of a change waits for new diagnostics; most servers take 0.3 s."""

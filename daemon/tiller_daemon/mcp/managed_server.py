@@ -22,7 +22,7 @@ from tiller_daemon.mcp.base import (
 from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.mcp.prompts import read_arguments, unknown_prompt
 from tiller_daemon.tools.base import ToolEnvironment, ToolFailure, ToolResult
-from tiller_protocol.answers import ServerState
+from tiller_protocol.catalog import ServerState
 
 if TYPE_CHECKING:
     from tiller_daemon.mcp.client import McpClient

@@ -7,7 +7,7 @@ from typing import Final
 from tiller_daemon.mcp.base import ListedPrompt
 from tiller_daemon.tools.base import ToolFailure
 from tiller_daemon.tools.suggestions import did_you_mean
-from tiller_protocol.answers import CommandSummary
+from tiller_protocol.catalog import CommandSummary
 
 PREFIX: Final = "mcp:"
 

@@ -16,7 +16,8 @@ from tiller_daemon.mcp.tool import make_tool
 from tiller_daemon.mcp.tool_names import name_tools
 from tiller_daemon.session.services import Lent
 from tiller_daemon.tools.base import Tool, ToolFailure, ToolResult
-from tiller_protocol.answers import CommandSummary, McpLoginResult, ServerSummary
+from tiller_protocol.answers import McpLoginResult
+from tiller_protocol.catalog import CommandSummary, ServerSummary
 from tiller_protocol.ops import McpLogin
 
 READY_S_MAX = 20.0

@@ -22,7 +22,7 @@ from tiller_daemon.models.http.reading_pace import ReadingPace
 from tiller_daemon.models.http.request_head import BEARER
 from tiller_daemon.models.keys import EnvironmentKey, Key, NoKey, find_key
 from tiller_daemon.models.scripted import ScriptedModel
-from tiller_protocol.answers import RateLimit
+from tiller_protocol.catalog import RateLimit
 
 
 class Dialect(Struct, frozen=True):

@@ -10,14 +10,8 @@ from tiller_daemon.session.services import ModelSurvey, Services
 from tiller_daemon.session.sub_agents.agents import list_agents
 from tiller_daemon.session.supervisor import Supervisor
 from tiller_daemon.workspace.commands import list_commands
-from tiller_protocol.answers import (
-    AgentSummary,
-    CatalogResult,
-    CommandSummary,
-    DaemonStatusResult,
-    SandboxSummary,
-    ToolSummary,
-)
+from tiller_protocol.answers import CatalogResult, DaemonStatusResult
+from tiller_protocol.catalog import AgentSummary, CommandSummary, SandboxSummary, ToolSummary
 from tiller_protocol.ops import Catalog
 
 

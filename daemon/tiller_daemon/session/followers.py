@@ -8,7 +8,8 @@ restarts.
 from collections.abc import Callable
 from typing import Final
 
-from tiller_protocol.ops import FOLLOW_LEASE_S, Replay
+from tiller_protocol.ops import Replay
+from tiller_protocol.sessions import FOLLOW_LEASE_S
 
 FOLLOWERS_MAX: Final = 10_000
 """How many frontends of all sessions are remembered; the oldest are forgotten first."""

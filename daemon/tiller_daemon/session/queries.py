@@ -16,7 +16,7 @@ from tiller_daemon.store.base import BadCursor, LogError, LogErrorKind, SessionR
 from tiller_protocol.answers import AnyResult, ReplayResult, SessionListResult, SessionResult
 from tiller_protocol.codec import REPLAY_BYTES_MAX, decode_event
 from tiller_protocol.ops import AnyOp, Replay, RulesList, SessionDiff, SessionGet, SessionList
-from tiller_protocol.searching import InputHistory, SessionSearch
+from tiller_protocol.sessions import InputHistory, SessionSearch
 from tiller_protocol.snapshot import SessionSummary, Snapshot
 
 UNWRITABLE: tuple[LogErrorKind, ...] = ("full", "read_only", "io")

@@ -12,10 +12,10 @@ from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.requests import Reply
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.state import PendingSubmission, SessionState
-from tiller_protocol.answers import RulesResult, RuleSummary
+from tiller_protocol.answers import RulesResult
 from tiller_protocol.events import SessionConfigured
 from tiller_protocol.ops import Answer, RuleRevoke
-from tiller_protocol.settings import Rule
+from tiller_protocol.settings import Rule, RuleSummary
 from tiller_protocol.snapshot import Snapshot
 
 

@@ -32,7 +32,7 @@ from tiller_protocol.errors import BadMessage
 from tiller_protocol.events import LIFECYCLE_TOPIC, Event, ItemCompleted
 from tiller_protocol.items import AssistantMessage, Patch, UserMessage
 from tiller_protocol.lending import LENDER_TOPICS
-from tiller_protocol.searching import (
+from tiller_protocol.sessions import (
     FoundSession,
     InputHistory,
     InputHistoryResult,

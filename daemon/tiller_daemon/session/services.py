@@ -23,10 +23,10 @@ from tiller_daemon.snapshots.snapshots import Snapshots
 from tiller_daemon.store.base import Log
 from tiller_daemon.tools.base import FileCheck, Tool, ToolResult
 from tiller_daemon.turn.context import CostOf
-from tiller_protocol.answers import (
+from tiller_protocol.answers import McpLoginResult
+from tiller_protocol.catalog import (
     CommandSummary,
     LanguageServerSummary,
-    McpLoginResult,
     ModelSummary,
     ProviderOffer,
     ProviderSummary,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from tiller_daemon.private import make_directory, open_private
 from tiller_daemon.store.base import SessionRow
 from tiller_daemon.store.search_query import BEGIN, END, indexed, original, pieces
-from tiller_protocol.searching import FoundText, PastInput, TextKind
+from tiller_protocol.sessions import FoundText, PastInput, TextKind
 
 INDEX_VERSION = "2"
 """The version of the file; a file of another version is replaced."""

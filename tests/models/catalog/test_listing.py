@@ -13,7 +13,7 @@ from support.providers import open_http
 from tiller_daemon.models.base import ModelError
 from tiller_daemon.models.catalog.facts import Facts
 from tiller_daemon.models.catalog.listing import fetch_listing, parse_listing
-from tiller_protocol.prices import Price
+from tiller_protocol.catalog import Price
 
 __all__ = ["llama"]
 

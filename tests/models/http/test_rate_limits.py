@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiller_daemon.models.http.rate_limits import LIMITS_MAX, parse_rate_limits
-from tiller_protocol.answers import RateLimit
+from tiller_protocol.catalog import RateLimit
 
 NOW = 1_800_000_000.0
 

@@ -7,7 +7,8 @@ from support.world import World
 from tiller_daemon.config import Agent
 from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart
 from tiller_daemon.session.sub_agents.agents import BUILT_IN
-from tiller_protocol.answers import AgentSummary, CatalogResult
+from tiller_protocol.answers import CatalogResult
+from tiller_protocol.catalog import AgentSummary
 from tiller_protocol.events import RequestOpened
 from tiller_protocol.items import ToolCall
 from tiller_protocol.ops import Catalog, SessionConfigure, SessionCreate, UserInput

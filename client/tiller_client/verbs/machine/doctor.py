@@ -40,9 +40,8 @@ from tiller_client.verbs.machine.program import ask_program
 from tiller_client.verbs.machine.service import key_file_problem
 from tiller_client.verbs.machine.service_state import service_state
 from tiller_protocol import PROTOCOL_VERSION, VERSION
-from tiller_protocol.answers import (
-    CatalogResult,
-    DaemonStatusResult,
+from tiller_protocol.answers import CatalogResult, DaemonStatusResult
+from tiller_protocol.catalog import (
     LanguageServerSummary,
     ProviderSummary,
     SandboxSummary,

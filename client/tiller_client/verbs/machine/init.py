@@ -27,14 +27,8 @@ from tiller_client.first_configuration import configuration_text, missing_text
 from tiller_client.rendering.text import one_line, sanitized
 from tiller_client.verbs.machine.config import require_regular
 from tiller_protocol import PROTOCOL_VERSION
-from tiller_protocol.answers import (
-    CatalogResult,
-    Created,
-    HelloResult,
-    ProviderOffer,
-    ReplayResult,
-    Started,
-)
+from tiller_protocol.answers import CatalogResult, Created, HelloResult, ReplayResult, Started
+from tiller_protocol.catalog import ProviderOffer
 from tiller_protocol.events import StatusChanged, TurnEnded
 from tiller_protocol.ops import (
     Catalog,

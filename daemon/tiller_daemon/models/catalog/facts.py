@@ -6,7 +6,7 @@ Facts come from the configuration, from the provider (`listing`), or from a pack
 
 from msgspec import Struct
 
-from tiller_protocol.prices import Price
+from tiller_protocol.catalog import Price
 
 
 class Facts(Struct, frozen=True, omit_defaults=True):

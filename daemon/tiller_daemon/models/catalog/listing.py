@@ -11,7 +11,7 @@ from typing import Any, cast
 from tiller_daemon.models.base import ModelError
 from tiller_daemon.models.catalog.facts import Facts
 from tiller_daemon.models.http.client import HttpClient
-from tiller_protocol.prices import TOKENS_PER_PRICE, Price
+from tiller_protocol.catalog import TOKENS_PER_PRICE, Price
 
 Listing = dict[str, Facts]
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import structs
 
 from tiller_daemon.models.catalog.facts import Facts, ModelRef
-from tiller_protocol.prices import Price, PriceTier
+from tiller_protocol.catalog import Price, PriceTier
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelPrice

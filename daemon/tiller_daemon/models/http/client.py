@@ -40,7 +40,7 @@ from tiller_daemon.models.keys import Key, KeyUnavailable, NoKey
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
-    from tiller_protocol.answers import RateLimit
+    from tiller_protocol.catalog import RateLimit
 
 BODY_BYTES_MAX = 256 * 1024
 """How much of the body of an error is read."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from tiller_daemon.models.http.retry_after import seconds_until
-from tiller_protocol.answers import RateLimit
+from tiller_protocol.catalog import RateLimit
 
 PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-", "ratelimit-")
 """The prefixes used by OpenAI and most others, by Anthropic, and by the draft standard."""

@@ -24,7 +24,8 @@ from tiller_daemon.session.hooks import HookSandbox, TurnHooks
 from tiller_daemon.session.services import Services
 from tiller_daemon.turn.context import Permissions, TurnContext
 from tiller_daemon.turn.ports import Emit
-from tiller_protocol.answers import HookSummary, ProjectResult
+from tiller_protocol.answers import ProjectResult
+from tiller_protocol.catalog import HookSummary
 from tiller_protocol.ops import Project as ProjectOp
 
 _HOOKS: Final = re.compile(r"""^[ \t]*(\[\[[ \t]*)?["']?hooks\b""", re.MULTILINE)

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.each import each
+from tiller_protocol.catalog import Price, PriceTier
 from tiller_protocol.items import Usage
-from tiller_protocol.prices import Price, PriceTier
 
 SONNET = Price(
     3.0,
