@@ -80,6 +80,12 @@ class SessionArchived(Body, frozen=True, tag="session_archived"):
     archived: Annotated[bool, doc("Whether the session is archived now.")]
 
 
+class SessionSeen(Body, frozen=True, tag="session_seen"):
+    """A user has seen the session, in any frontend."""
+
+    until: Annotated[int, doc("`seq` of the last event that the user has seen.")]
+
+
 class StatusChanged(Body, frozen=True, tag="status_changed"):
     """The session is now idle, busy, about to retry a model request, or waiting for an answer."""
 
@@ -340,6 +346,7 @@ AnyBody = (
     | SessionConfigured
     | SessionTitled
     | SessionArchived
+    | SessionSeen
     | StatusChanged
     | QueueChanged
     | TurnStarted
@@ -382,6 +389,7 @@ LIFECYCLE_BODIES = (
     SessionConfigured,
     SessionTitled,
     SessionArchived,
+    SessionSeen,
     StatusChanged,
     TurnStarted,
     TurnEnded,

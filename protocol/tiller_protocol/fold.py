@@ -25,6 +25,7 @@ from tiller_protocol.events import (
     SessionArchived,
     SessionConfigured,
     SessionCreated,
+    SessionSeen,
     SessionTitled,
     StatusChanged,
     StepEnded,
@@ -45,7 +46,15 @@ from tiller_protocol.items import (
     Usage,
 )
 from tiller_protocol.settings import TurnChoices
-from tiller_protocol.snapshot import Mark, Reverted, Snapshot, find_mark
+from tiller_protocol.snapshot import (
+    Mark,
+    Reverted,
+    Snapshot,
+    find_mark,
+    last_line,
+    note_items,
+    note_patch,
+)
 from tiller_protocol.turns import RESUMED, OpenTurn, add_cost, is_continued
 
 
@@ -59,7 +68,10 @@ def fold(snapshot: Snapshot, event: Event) -> None:
         raise SequenceGap(f"event {event.seq} does not follow {snapshot.seq}")
     _apply(snapshot, event.body, event)
     snapshot.seq = event.seq
-    snapshot.updated_at = event.time
+    if isinstance(event.body, (TurnEnded, RequestOpened)):
+        snapshot.wants_user = event.seq
+    if not isinstance(event.body, SessionSeen):  # Looking at a session is no activity in it.
+        snapshot.updated_at = event.time
 
 
 def fold_replayed(snapshot: Snapshot, event: Event) -> None:
@@ -80,7 +92,7 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
             position = _position(snapshot, body.item.id)
             snapshot.items[position] = body.item
             snapshot.open_items.remove(body.item.id)
-            _record_last_message(snapshot, body.item, position)
+            _record_completed(snapshot, body.item, position)
         case ToolCallUpdated():
             _update_call(snapshot, body, event.time)
         case StatusChanged():
@@ -107,8 +119,32 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
             snapshot.plan = body.plan
         case BackgroundChanged():
             _change_background(snapshot, body)
+        case (
+            SessionCreated()
+            | SessionConfigured()
+            | SessionTitled()
+            | SessionArchived()
+            | SessionSeen()
+        ):
+            _change_session(snapshot, body, event.time)
+        case HistoryCompacted():
+            snapshot.pruned.extend(body.pruned)
+            snapshot.context_tokens = snapshot.context_items = 0
+            _add_usage(snapshot, body.usage, body.cost)
+        case HistoryReverted():
+            _unrevert(snapshot) if body.undone else _revert(snapshot, body)
+            snapshot.last_outcome = None
+            note_items(snapshot)
+        case WarningRaised() | ErrorRaised():
+            pass
+        case _:
+            assert_never(body)
+
+
+def _change_session(snapshot: Snapshot, body: AnyBody, time: float) -> None:
+    match body:
         case SessionCreated():
-            _create(snapshot, body, event.time)
+            _create(snapshot, body, time)
         case SessionConfigured():
             snapshot.settings = body.settings
             snapshot.workspace = body.workspace or snapshot.workspace
@@ -117,17 +153,10 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
             _add_usage(snapshot, body.usage, body.cost)
         case SessionArchived():
             snapshot.archived = body.archived
-        case HistoryCompacted():
-            snapshot.pruned.extend(body.pruned)
-            snapshot.context_tokens = snapshot.context_items = 0
-            _add_usage(snapshot, body.usage, body.cost)
-        case HistoryReverted():
-            _unrevert(snapshot) if body.undone else _revert(snapshot, body)
-            snapshot.last_outcome = None
-        case WarningRaised() | ErrorRaised():
-            pass
+        case SessionSeen():
+            snapshot.seen = max(snapshot.seen, body.until)
         case _:
-            assert_never(body)
+            raise TypeError(body)
 
 
 def _create(snapshot: Snapshot, body: SessionCreated, time: float) -> None:
@@ -249,8 +278,13 @@ def _count_sub_agent(snapshot: Snapshot, before: SubAgent | None, now: SubAgent)
         snapshot.turn.delegated_steps += steps
 
 
-def _record_last_message(snapshot: Snapshot, item: Item, position: int) -> None:
-    if snapshot.turn and isinstance(item, AssistantMessage) and item.state != "discarded":
+def _record_completed(snapshot: Snapshot, item: Item, position: int) -> None:
+    if isinstance(item, Patch):
+        note_patch(snapshot, item)
+    if not isinstance(item, AssistantMessage) or item.state == "discarded":
+        return
+    snapshot.last_line = last_line(item.text) or snapshot.last_line
+    if snapshot.turn:
         before = snapshot.turn.last_message if is_continued(snapshot.items, position) else ""
         snapshot.turn.last_message = before + item.text
 

@@ -29,6 +29,7 @@ from tiller_protocol.ops import (
     SessionDiff,
     SessionFork,
     SessionGet,
+    SessionMarkSeen,
     Shell,
     Shutdown,
     TurnContinue,
@@ -80,6 +81,7 @@ OPS: Mapping[type[Op], OpTraits] = {
     SessionFork: OpTraits("sessions", starts="session"),
     SessionConfigure: _OF_SESSION,
     SessionArchive: _OF_SESSION,
+    SessionMarkSeen: OpTraits("sessions", needs_configuration=False),
     SessionDelete: _OF_SESSION,
     # Loans are not in the log, and renewing one twice does no harm.
     SessionLend: OpTraits("sessions", is_repeatable=True),

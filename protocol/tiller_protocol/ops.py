@@ -26,6 +26,7 @@ from tiller_protocol.sessions import (
     SessionFork,
     SessionGet,
     SessionList,
+    SessionMarkSeen,
     SessionSearch,
 )
 from tiller_protocol.settings import RuleRevoke, RulesList
@@ -52,6 +53,7 @@ AnyOp = (
     | SessionConfigure
     | SessionFork
     | SessionArchive
+    | SessionMarkSeen
     | SessionDelete
     | SessionLend
     | LentFile

@@ -251,6 +251,13 @@ class SessionArchive(Op, frozen=True, tag="session_archive"):
     archived: Annotated[bool, doc("Whether to archive the session; false unarchives it.")] = True
 
 
+class SessionMarkSeen(Op, frozen=True, tag="session_mark_seen"):
+    """Says that a user has seen a session, so that no frontend lists it as unseen."""
+
+    session_id: SessionRef
+    until: Annotated[Seq, doc("`seq` of the last event that the user has seen.")]
+
+
 class SessionDelete(Op, frozen=True, tag="session_delete"):
     """Deletes a session for good, with its log and its sub-agents.
 

@@ -17,6 +17,7 @@ from tiller_protocol.items import (
     AssistantMessage,
     Background,
     Item,
+    Patch,
     PlanEntry,
     QueuedInput,
     Reasoning,
@@ -27,6 +28,9 @@ from tiller_protocol.items import (
 )
 from tiller_protocol.settings import Settings, TurnChoices
 from tiller_protocol.turns import OpenTurn
+
+LINE_CHARS_MAX = 200
+"""The most characters of `last_line`."""
 
 
 class Mark(Struct, frozen=True, omit_defaults=True):
@@ -115,6 +119,19 @@ class Snapshot(Struct, omit_defaults=True):
             "after a revert."
         ),
     ] = None
+    last_line: Annotated[
+        str, doc("The last line of the model's latest message, shortened; empty if there is none.")
+    ] = ""
+    changed_files: Annotated[
+        dict[str, int],
+        doc("Files that the steps in history have changed, with the number of these steps."),
+    ] = {}
+    added_lines: Annotated[int, doc("Number of lines that these steps have added.")] = 0
+    removed_lines: Annotated[int, doc("Number of lines that these steps have removed.")] = 0
+    wants_user: Annotated[
+        int, doc("`seq` of the latest `turn_ended` or `request_opened`; 0 if there is none.")
+    ] = 0
+    seen: Annotated[int, doc("`seq` up to which a user has seen the session.")] = 0
     turns: Annotated[int, doc("Number of turns so far.")] = 0
     steps: Annotated[
         int, doc("Number of model requests in all turns, not counting those of sub-agents.")
@@ -178,6 +195,74 @@ class SessionSummary(Struct, frozen=True, omit_defaults=True):
         Outcome | None,
         doc("As in `Snapshot`. Also absent if the latest turn ran before this field existed."),
     ] = None
+    reason: Annotated[str, doc("Why the latest turn ended so; empty if not needed.")] = ""
+    last_line: Annotated[str, doc("As in `Snapshot`.")] = ""
+    changed_files: Annotated[int, doc("Number of files that the session has changed.")] = 0
+    added_lines: Annotated[int, doc("As in `Snapshot`.")] = 0
+    removed_lines: Annotated[int, doc("As in `Snapshot`.")] = 0
+    plan_done: Annotated[int, doc("Number of tasks of the plan that are completed.")] = 0
+    plan_size: Annotated[int, doc("Number of tasks of the plan.")] = 0
+    unseen: Annotated[
+        bool,
+        doc("Whether a turn has ended, or a request was opened, since a user saw the session."),
+    ] = False
+
+
+def last_line(text: str) -> str:
+    """The last line of a text that is not blank, shortened to `LINE_CHARS_MAX`."""
+    line = text.rstrip()[-LINE_CHARS_MAX * 10 :].rpartition("\n")[2].strip()
+    return line if len(line) <= LINE_CHARS_MAX else f"{line[: LINE_CHARS_MAX - 1]}…"
+
+
+def note_patch(snapshot: Snapshot, patch: Patch) -> None:
+    """Count the changes of a step."""
+    for path in patch.files:
+        snapshot.changed_files[path] = snapshot.changed_files.get(path, 0) + 1
+    snapshot.added_lines += sum(one.added_lines or 0 for one in patch.changes)
+    snapshot.removed_lines += sum(one.removed_lines or 0 for one in patch.changes)
+
+
+def note_items(snapshot: Snapshot) -> None:
+    """Count all changes again, because history has become another one."""
+    snapshot.changed_files = {}
+    snapshot.added_lines = snapshot.removed_lines = 0
+    snapshot.last_line = ""
+    for item in snapshot.items:
+        if isinstance(item, Patch):
+            note_patch(snapshot, item)
+        elif isinstance(item, AssistantMessage) and item.state != "discarded":
+            snapshot.last_line = last_line(item.text) or snapshot.last_line
+
+
+def summary_of(snapshot: Snapshot) -> SessionSummary:
+    """Return what a list shows of a session, as if it were idle and had no requests."""
+    latest = next((mark for mark in reversed(snapshot.marks) if mark.step == 0), None)
+    error = None if snapshot.turn or latest is None else latest.error
+    return SessionSummary(
+        snapshot.session_id,
+        snapshot.workspace,
+        snapshot.created_at,
+        snapshot.updated_at,
+        snapshot.seq,
+        title=snapshot.title,
+        archived=snapshot.archived,
+        turns=snapshot.turns,
+        cost=snapshot.cost,
+        parent_id=snapshot.parent_id,
+        parent_turns=snapshot.parent_turns,
+        context_tokens=snapshot.context_tokens,
+        context_window=snapshot.context_window,
+        branch=snapshot.branch,
+        last_outcome=snapshot.last_outcome,
+        reason=last_line(error.message) if error else "",
+        last_line=snapshot.last_line,
+        changed_files=len(snapshot.changed_files),
+        added_lines=snapshot.added_lines,
+        removed_lines=snapshot.removed_lines,
+        plan_done=sum(entry.state == "completed" for entry in snapshot.plan),
+        plan_size=len(snapshot.plan),
+        unseen=snapshot.wants_user > snapshot.seen,
+    )
 
 
 def find_mark(snapshot: Snapshot, turn_id: str, step: int) -> int | None:
@@ -192,7 +277,7 @@ def fork_base(parent: Snapshot, session_id: str) -> Snapshot:
     The fork's events, beginning with its `session_created`, are folded onto this snapshot.
     """
     items = [_closed(item) if item.id in parent.open_items else item for item in parent.items]
-    return Snapshot(
+    fork = Snapshot(
         session_id,
         settings=parent.settings,
         title=parent.title,
@@ -204,6 +289,8 @@ def fork_base(parent: Snapshot, session_id: str) -> Snapshot:
         context_items=parent.context_items,
         steps=parent.steps,
     )
+    note_items(fork)
+    return fork
 
 
 def _closed(item: Item) -> Item:

@@ -57,6 +57,8 @@ def example(wanted: Any) -> Any:
         return example(next(one for one in arguments if one is not type(None)))
     if origin in (tuple, list):
         return origin([example(arguments[0])])
+    if origin is dict and arguments[1] is not Any:
+        return {"type": example(arguments[1])}
     if origin is dict or wanted is Any:
         return {"type": "object"}
     if issubclass(wanted, Struct):

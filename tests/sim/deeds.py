@@ -15,6 +15,7 @@ from tiller_protocol.ops import (
     SessionConfigure,
     SessionFork,
     SessionGet,
+    SessionMarkSeen,
     Shell,
     TurnContinue,
     Unrevert,
@@ -74,6 +75,8 @@ def op_of(kind: str, session_id: str, number: int, name: str) -> AnyOp:
             return Unrevert(session_id)
         case "archive":
             return SessionArchive(session_id, archived=bool(number % 2))
+        case "seen":
+            return SessionMarkSeen(session_id, until=number * 25)
         case _:
             return SessionGet(session_id)
 

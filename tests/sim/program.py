@@ -35,7 +35,7 @@ USES_THE_SESSION = (
     "interrupt", "right_interrupt", "wrong_interrupt", "continue", "continue",
     "once", "always", "always_here", "reject",
     "edit", "remove", "promote", "move",
-    "compact", "shell", "fork", "revert", "unrevert", "configure", "archive",
+    "compact", "shell", "fork", "revert", "unrevert", "configure", "archive", "seen",
     "get", "attach", "again",
 )  # fmt: skip
 STOPS_SHARE = 0.6

@@ -35,8 +35,9 @@ from tiller_protocol.ops import (
     Interrupt,
     Replay,
     SessionGet,
+    SessionMarkSeen,
 )
-from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.snapshot import Snapshot, note_items
 
 
 def test_every_program_ends_with_all_sessions_at_rest(batch: Batch) -> None:
@@ -99,7 +100,7 @@ def test_submit_once_what_is_accepted_is_in_the_log_and_what_is_rejected_is_not(
     had_effect = {event.submission_id for session in sessions for event in session.log}
     for submission_id, answers in seen.answers.items():
         op, lasting = seen.ops[submission_id], lasting_answers(answers)
-        if isinstance(op, SessionGet | Replay | Interrupt | Answer):
+        if isinstance(op, SessionGet | Replay | Interrupt | Answer | SessionMarkSeen):
             continue
         accepted = bool(lasting) and isinstance(lasting[0], Accepted)
         assert (submission_id in had_effect) == accepted, (op, answers)
@@ -208,6 +209,15 @@ def test_the_status_says_what_the_session_does_after_each_commit(seen: Seen) -> 
             if event.seq in commits:
                 assert (snapshot.status == "idle") == (snapshot.turn is None), event
                 assert (snapshot.status == "waiting") == bool(snapshot.requests), event
+
+
+@of_every_program
+def test_a_list_counts_what_the_items_in_history_say(seen: Seen) -> None:
+    for session in seen.sessions.values():
+        snapshot = _folded(session, seen)
+        again = structs.replace(snapshot)
+        note_items(again)
+        assert again == snapshot
 
 
 def _what(body: AnyBody) -> str:

@@ -14,7 +14,6 @@ from tiller_daemon.store.base import (
     EventRow,
     Log,
     LogError,
-    SessionFigures,
     SessionRow,
     SubmissionRow,
     cursor_of,
@@ -22,7 +21,6 @@ from tiller_daemon.store.base import (
 from tiller_daemon.store.log import open_log
 
 MUCH = 1_000_000
-FIGURES = SessionFigures(2, 0.5, 1, 300, 1000, "main")
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -100,7 +98,7 @@ async def test_a_rejection_is_stored_without_events(log: Log) -> None:
 
 async def test_a_row_changes_alone_when_the_batch_has_no_events(log: Log) -> None:
     await log.append(batch_of("a", 1, 1))
-    row = session_row("a", 1, title="t", archived=True, unfinished=True, figures=FIGURES)
+    row = session_row("a", 1, title="t", archived=True, unfinished=True, summary=b"\0summary")
     await log.append(Batch(row, ()))
     assert await log.session("a") == row
     assert await log.unfinished() == ["a"]
@@ -108,7 +106,7 @@ async def test_a_row_changes_alone_when_the_batch_has_no_events(log: Log) -> Non
 
 async def test_numbers_that_are_whole_come_back_equal(log: Log) -> None:
     """A float column makes 1.0 of 1; the checksum of a row must not mind."""
-    row = SessionRow("a", "/w", 1, 2, 1, figures=SessionFigures(cost=3))
+    row = SessionRow("a", "/w", 1, 2, 1, summary=b"x")
     await log.append(Batch(row, (EventRow(1, 4, b"body"),)))
     assert await log.session("a") == row
     assert await log.events("a", 0, 1, MUCH) == [b"body"]

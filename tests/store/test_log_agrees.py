@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from store.rows import batch_of, submission_row
 from support.memory_log import MemoryLog
-from tiller_daemon.store.base import Log, LogError, RequestRow, SessionFigures, cursor_of
+from tiller_daemon.store.base import Log, LogError, RequestRow, cursor_of
 from tiller_daemon.store.log import open_log
 
 Step = Callable[[Log], Awaitable[Any]]
@@ -22,12 +22,6 @@ submission_ids = st.sampled_from([None, None, "s1", "s2", "s3"])
 request_ids = st.lists(st.sampled_from(["r1", "r2"]), max_size=2)
 resolutions = st.sampled_from(["", "once", "cancelled"])
 small = st.integers(0, 6)
-figures = st.builds(
-    SessionFigures,
-    cost=st.sampled_from([None, 0.25]),
-    context_tokens=small,
-    branch=st.sampled_from(["", "main"]),
-)
 
 
 @st.composite
@@ -41,7 +35,7 @@ def appends(draw: st.DrawFn) -> Step:
         "archived": draw(st.booleans()),
         "unfinished": draw(st.booleans()),
         "workspace": draw(st.sampled_from(["/w", "/x"])),
-        "figures": draw(figures),
+        "summary": draw(st.binary(max_size=3)),
     }
 
     async def step(log: Log) -> str:

@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from store.rows import batch_of, body_of, session_row, submission_row
-from tiller_daemon.store.base import LogError, RequestRow, SessionFigures
+from tiller_daemon.store.base import LogError, RequestRow
 from tiller_daemon.store.checking import check_log
 from tiller_daemon.store.log import open_log
 from tiller_daemon.store.schema import (
@@ -22,6 +22,7 @@ from tiller_daemon.store.schema import (
     VERSIONS_WITH_COLUMNS,
     checksum,
 )
+from tiller_protocol.snapshot import SessionSummary
 
 MUCH = 1 << 30
 
@@ -143,40 +144,40 @@ async def test_a_log_with_columns_for_figures_keeps_everything_in_the_new_form(
 ) -> None:
     path = tmp_path / "tiller.db"
     await fill(path)
-    known = SessionFigures(2, 0.5, 1, 300, 1000, "main", "failed" if version == 4 else "")
-    async with open_log(path) as log:
-        await log.append(batch_of("s1", 41, 41, figures=known))
-        rows = await log.sessions(workspace=None, archived=False, limit=9, after=None)
-    make_columns(path, version, damaged="s2")
+    figures = (2, 0.5, 1, 300, 1000, "main", "failed")[: len(VERSIONS_WITH_COLUMNS[version])]
+    make_columns(path, version, {"s0": figures, "s1": (0, None, 0, 0, 0, "", "")[: len(figures)]})
     check_log(path)
     async with open_log(path) as log:
-        for row in rows:
-            if row.session_id != "s2":
-                assert await log.session(row.session_id) == row
+        for name, known in (("s0", figures), ("s1", ())):
+            row = await log.session(name)
+            assert row
+            assert msgspec.structs.replace(row, summary=b"") == session_row(name, 40)
+            summary = msgspec.msgpack.decode(row.summary, type=SessionSummary)
+            outcome = known[6] if len(known) > 6 else None
+            assert (summary.session_id, summary.head) == (name, 40)
+            assert (summary.turns, summary.branch, summary.last_outcome) == (
+                (2, "main", outcome) if known else (0, "", None)
+            )
         with pytest.raises(LogError, match="the row of session s2"):
             await log.session("s2")
 
 
-def make_columns(path: Path, version: int, damaged: str) -> None:
-    """Give the figures columns of their own, as older releases did, and damage a row."""
-    names = SessionFigures.__struct_fields__[: VERSIONS_WITH_COLUMNS[version]]
+def make_columns(path: Path, version: int, figures: dict[str, tuple[object, ...]]) -> None:
+    """Give figures columns of their own, as older releases did; damage the other rows."""
+    columns = VERSIONS_WITH_COLUMNS[version]
+    own = ", ".join(SESSION_FIELDS[:-1])
     with sqlite3.connect(path) as connection:
-        rows = connection.execute("SELECT session_id, figures FROM sessions").fetchall()
-        for name in names:
+        connection.execute("ALTER TABLE sessions DROP COLUMN summary")
+        for name in columns:
             connection.execute(f"ALTER TABLE sessions ADD COLUMN {name}")
-        connection.execute("ALTER TABLE sessions DROP COLUMN figures")
-        own = ", ".join(SESSION_FIELDS[:-1])
-        settings = ", ".join(f"{name} = ?" for name in names)
-        for session_id, encoded in rows:
-            decoded = msgspec.msgpack.decode(encoded, type=SessionFigures)
-            figures = msgspec.structs.astuple(decoded)[: len(names)]
-            query = f"SELECT {own} FROM sessions WHERE session_id = ?"
-            fields = connection.execute(query, (session_id,)).fetchone()
-            values = [bool(v) if n in (6, 7) else v for n, v in enumerate(fields)]
-            covered = figures if figures[-1] or version < 4 else figures[:-1]
-            stored = checksum(*values, *covered) + (session_id == damaged)
+        for row in connection.execute(f"SELECT {own} FROM sessions").fetchall():
+            values = [bool(v) if n in (6, 7) else v for n, v in enumerate(row)]
+            known = figures.get(row[0], figures["s0"])
+            covered = known if known[-1] or version < 4 else known[:-1]
+            stored = checksum(*values, *covered) + (row[0] not in figures)
+            settings = ", ".join(f"{name} = ?" for name in columns)
             change = f"UPDATE sessions SET {settings}, checksum = ? WHERE session_id = ?"
-            connection.execute(change, (*figures, stored, session_id))
+            connection.execute(change, (*known, stored, row[0]))
     connection.close()
     set_version(path, version)
 

@@ -38,6 +38,7 @@ from tiller_protocol.events import (
     SessionArchived,
     SessionConfigured,
     SessionCreated,
+    SessionSeen,
     SessionTitled,
     StatusChanged,
     StepEnded,
@@ -193,7 +194,7 @@ class Renderer:
                 | HistoryReverted()
             ):
                 yield from self._reported(body)
-            case SessionArchived() | StepStarted() | ToolCallUpdated():
+            case SessionArchived() | SessionSeen() | StepStarted() | ToolCallUpdated():
                 pass
             case _:
                 assert_never(body)

@@ -18,7 +18,7 @@ export interface Submission {
   /** Id that the frontend chooses. A repeat with the same id gets the same answer. */
   id: string;
   /** The op to execute. */
-  op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionDelete | SessionLend | LentFile | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Backup | Shutdown;
+  op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionMarkSeen | SessionDelete | SessionLend | LentFile | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Backup | Shutdown;
   /** Name of the frontend; shown with its inputs and answers. */
   client?: string;
   /** Content of the token file in the runtime directory. */
@@ -188,6 +188,15 @@ export interface SessionArchive {
   session_id: string;
   /** Whether to archive the session; false unarchives it. */
   archived?: boolean;
+}
+
+/** Says that a user has seen a session, so that no frontend lists it as unseen. */
+export interface SessionMarkSeen {
+  type: "session_mark_seen";
+  /** Id of the session. */
+  session_id: string;
+  /** `seq` of the last event that the user has seen. */
+  until: number;
 }
 
 /** Deletes a session for good, with its log and its sub-agents. Rejected as `busy` while a turn runs, or while a fork shares the log. */
@@ -556,6 +565,22 @@ export interface SessionSummary {
   branch?: string;
   /** As in `Snapshot`. Also absent if the latest turn ran before this field existed. */
   last_outcome?: "blocked" | "completed" | "failed" | "interrupted" | "limit_reached" | null;
+  /** Why the latest turn ended so; empty if not needed. */
+  reason?: string;
+  /** As in `Snapshot`. */
+  last_line?: string;
+  /** Number of files that the session has changed. */
+  changed_files?: number;
+  /** As in `Snapshot`. */
+  added_lines?: number;
+  /** As in `Snapshot`. */
+  removed_lines?: number;
+  /** Number of tasks of the plan that are completed. */
+  plan_done?: number;
+  /** Number of tasks of the plan. */
+  plan_size?: number;
+  /** Whether a turn has ended, or a request was opened, since a user saw the session. */
+  unseen?: boolean;
 }
 
 /** A question to the user; answered once, by any frontend. */
@@ -699,6 +724,18 @@ export interface Snapshot {
   turn?: OpenTurn | null;
   /** Outcome of the latest turn that used a model. Absent before the first such turn and after a revert. */
   last_outcome?: "blocked" | "completed" | "failed" | "interrupted" | "limit_reached" | null;
+  /** The last line of the model's latest message, shortened; empty if there is none. */
+  last_line?: string;
+  /** Files that the steps in history have changed, with the number of these steps. */
+  changed_files?: Record<string, number>;
+  /** Number of lines that these steps have added. */
+  added_lines?: number;
+  /** Number of lines that these steps have removed. */
+  removed_lines?: number;
+  /** `seq` of the latest `turn_ended` or `request_opened`; 0 if there is none. */
+  wants_user?: number;
+  /** `seq` up to which a user has seen the session. */
+  seen?: number;
   /** Number of turns so far. */
   turns?: number;
   /** Number of model requests in all turns, not counting those of sub-agents. */
@@ -1116,7 +1153,7 @@ export interface Event {
   /** Time of the event in Unix seconds. */
   time: number;
   /** What happened. */
-  body: SessionCreated | SessionConfigured | SessionTitled | SessionArchived | StatusChanged | QueueChanged | TurnStarted | TurnEnded | StepStarted | StepEnded | ItemStarted | ItemDelta | ItemCompleted | ToolCallUpdated | RequestOpened | RequestResolved | PlanUpdated | BackgroundChanged | HistoryCompacted | HistoryReverted | WarningRaised | ErrorRaised;
+  body: SessionCreated | SessionConfigured | SessionTitled | SessionArchived | SessionSeen | StatusChanged | QueueChanged | TurnStarted | TurnEnded | StepStarted | StepEnded | ItemStarted | ItemDelta | ItemCompleted | ToolCallUpdated | RequestOpened | RequestResolved | PlanUpdated | BackgroundChanged | HistoryCompacted | HistoryReverted | WarningRaised | ErrorRaised;
   /** Id of the turn that the event belongs to, if any. */
   turn_id?: string | null;
   /** The submission that caused the event, if any. */
@@ -1165,6 +1202,13 @@ export interface SessionArchived {
   type: "session_archived";
   /** Whether the session is archived now. */
   archived: boolean;
+}
+
+/** A user has seen the session, in any frontend. */
+export interface SessionSeen {
+  type: "session_seen";
+  /** `seq` of the last event that the user has seen. */
+  until: number;
 }
 
 /** The session is now idle, busy, about to retry a model request, or waiting for an answer. */
@@ -1801,7 +1845,7 @@ export interface RpcInput {
 /** A submission without the token, which `tiller rpc` adds. */
 export interface RpcSubmission {
   /** The op to submit. */
-  op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionDelete | SessionLend | LentFile | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Backup | Shutdown;
+  op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionMarkSeen | SessionDelete | SessionLend | LentFile | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Backup | Shutdown;
   /** Id as in `Submission`. If the same id is sent again, even by another process, the answer is the same. Default: a new id. */
   id?: string | null;
   /** Name of the frontend. Default: the name given by `tiller rpc --name`. */

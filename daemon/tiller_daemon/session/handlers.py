@@ -51,6 +51,7 @@ from tiller_protocol.events import (
     ItemStarted,
     SessionArchived,
     SessionConfigured,
+    SessionSeen,
     SessionTitled,
 )
 from tiller_protocol.items import QueuedInput
@@ -63,6 +64,7 @@ from tiller_protocol.ops import (
     RuleRevoke,
     SessionArchive,
     SessionConfigure,
+    SessionMarkSeen,
     Shell,
     TurnContinue,
     Unrevert,
@@ -91,6 +93,11 @@ def handle(state: SessionState, pending: PendingSubmission) -> AnyResult | None:
             _configure(state, op, pending)
         case RuleRevoke() as op:
             revoke_session_rule(state, op, pending)
+        case SessionMarkSeen() as op:
+            now = state.outbox.fold_pending()
+            # Nothing else would change, and a frontend may say it again and again.
+            if op.until >= now.wants_user > now.seen:
+                state.put(pending, SessionSeen(min(op.until, now.seq)))
         case SessionArchive() as op:
             if op.archived and state.turn:
                 raise _busy(state.turn)

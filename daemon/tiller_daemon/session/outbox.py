@@ -9,14 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import trio
-from msgspec import structs
+from msgspec import msgpack, structs
 
 from tiller_daemon.store.base import (
     Batch,
     EventRow,
     Log,
     LogError,
-    SessionFigures,
     SessionRow,
     SubmissionRow,
 )
@@ -36,7 +35,7 @@ from tiller_protocol.events import (
 )
 from tiller_protocol.fold import fold
 from tiller_protocol.items import AssistantMessage, Reasoning, ToolCall
-from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.snapshot import Snapshot, summary_of
 
 DELTA_WINDOW_S = 0.02
 """How long after a commit deltas and events of steps wait, so that they share the next commit. The
@@ -298,13 +297,5 @@ def session_row(snapshot: Snapshot) -> SessionRow:
         unfinished=snapshot.turn is not None,
         parent_id=snapshot.parent_id or "",
         owner_id=snapshot.owner_id or "",
-        figures=SessionFigures(
-            snapshot.turns,
-            snapshot.cost,
-            snapshot.parent_turns,
-            snapshot.context_tokens,
-            snapshot.context_window,
-            snapshot.branch,
-            snapshot.last_outcome or "",
-        ),
+        summary=msgpack.encode(summary_of(snapshot)),
     )

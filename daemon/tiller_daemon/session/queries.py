@@ -1,6 +1,6 @@
 """Answers the ops that change nothing, about all sessions or a single one."""
 
-from msgspec import structs
+from msgspec import msgpack, structs
 
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.actor import Session
@@ -21,6 +21,8 @@ from tiller_protocol.snapshot import SessionSummary, Snapshot
 
 UNWRITABLE: tuple[LogErrorKind, ...] = ("full", "read_only", "io")
 """Errors with which a log can perhaps still be read."""
+
+_decode_summary = msgpack.Decoder(SessionSummary).decode
 
 END_NOT_STORED = "The session's turn has ended, but its end could not be stored: {reason}"
 
@@ -73,26 +75,11 @@ class Queries:
         return SessionListResult(summaries, more, self._services.log.problems())
 
     def _summary(self, row: SessionRow) -> SessionSummary:
-        session = self._sessions.get(row.session_id)
-        return SessionSummary(
-            session_id=row.session_id,
-            workspace=row.workspace,
-            created_at=row.created_at,
-            updated_at=row.updated_at,
-            head=row.head,
-            status=session.snapshot.status if session else "idle",
-            title=row.title,
-            archived=row.archived,
-            turns=row.figures.turns,
-            cost=row.figures.cost,
-            requests=tuple(session.snapshot.requests) if session else (),
-            parent_id=row.parent_id or None,
-            parent_turns=row.figures.parent_turns,
-            context_tokens=row.figures.context_tokens,
-            context_window=row.figures.context_window,
-            branch=row.figures.branch,
-            last_outcome=row.figures.outcome or None,
-        )
+        summary, session = _decode_summary(row.summary), self._sessions.get(row.session_id)
+        if session is None:
+            return summary
+        now = session.snapshot
+        return structs.replace(summary, status=now.status, requests=tuple(now.requests))
 
     async def _list_rules(self, op: RulesList) -> AnyResult:
         if op.session_id is None:
@@ -108,6 +95,7 @@ class Queries:
                 items=list(now.items),
                 open_items=list(now.open_items),
                 requests=list(now.requests),
+                changed_files=dict(now.changed_files),
                 turn=now.turn and structs.replace(now.turn),
             )
         )

@@ -1,7 +1,8 @@
 """The interface of a log: its rows, its errors, and the protocol `Log`.
 
-Here, bodies of events are opaque bytes. Sessions and requests have their own rows, so that they can
-be found without reading events; `projection` makes the rows of requests from events.
+Here, bodies of events and summaries of sessions are opaque bytes. Sessions and requests have their
+own rows, so that they can be found without reading events; `projection` makes the rows of requests
+from events.
 """
 
 import math
@@ -9,8 +10,6 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
-
-from tiller_protocol.events import Outcome
 
 LogErrorKind = Literal["full", "read_only", "corrupt", "newer", "older", "io", "closed", "conflict"]
 """`full`, `read_only` and `io` can be temporary: later writes succeed once the cause is gone.
@@ -38,25 +37,6 @@ class EventRow(NamedTuple):
     body: bytes
 
 
-class SessionFigures(Struct, frozen=True, omit_defaults=True):
-    """The figures of a session that only lists show."""
-
-    turns: int = 0
-    """How many turns have begun."""
-    cost: float | None = None
-    """The cost in US dollars; None if unknown."""
-    parent_turns: int = 0
-    """How many turns a fork shares with its parent."""
-    context_tokens: int = 0
-    """The size of the history by the provider's latest count; 0 before the first count."""
-    context_window: int = 0
-    """How many tokens the latest turn's model accepts; 0 before the first turn."""
-    branch: str = ""
-    """The branch that was checked out at the end of the latest turn; empty if unknown."""
-    outcome: Outcome | Literal[""] = ""
-    """The outcome of the latest turn that used a model; "" if there is none or it is unknown."""
-
-
 class SessionRow(Struct, frozen=True):
     """The data of a session that lists and recovery need without reading its events."""
 
@@ -80,8 +60,8 @@ class SessionRow(Struct, frozen=True):
     """The session that this one was forked from; its events begin this history. "" for none."""
     owner_id: str = ""
     """The session that this one works for as a sub-agent; "" for none."""
-    figures: SessionFigures = SessionFigures()
-    """The figures for lists. This must be the last field, as in the file its fields come last."""
+    summary: bytes = b""
+    """The `SessionSummary` for lists, encoded by msgpack. A new field in it needs no new column."""
 
 
 class SubmissionRow(Struct, frozen=True):

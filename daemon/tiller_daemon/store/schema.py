@@ -17,19 +17,21 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec.structs import astuple, replace
+from msgspec.structs import asdict, astuple, replace
 
 from tiller_daemon.private import make_directory, open_private
-from tiller_daemon.store.base import LogError, LogErrorKind, SessionFigures, SessionRow
+from tiller_daemon.store.base import LogError, LogErrorKind, SessionRow
 from tiller_daemon.store.wal import keep_what_is_not_read, write_mark
+from tiller_protocol.snapshot import SessionSummary
 
 SCHEMA_VERSION = 5
 """The version of the file; files of other versions are refused. It is increased if older releases
 can't write the new file."""
 
-VERSIONS_WITH_COLUMNS = {3: 6, 4: 7}
-"""The versions that become the current one when they are opened, and how many figures each has as
-columns of its own."""
+_COLUMNS = ("turns", "cost", "parent_turns", "context_tokens", "context_window", "branch")
+VERSIONS_WITH_COLUMNS = {3: _COLUMNS, 4: (*_COLUMNS, "outcome")}
+"""The versions that become the current one when they are opened, and their columns instead of
+`summary`."""
 
 SESSION_FIELDS = SessionRow.__struct_fields__
 """The columns of a session in the order that its checksum covers them, without the checksum."""
@@ -45,7 +47,7 @@ CREATE TABLE sessions (
     session_id TEXT PRIMARY KEY, workspace TEXT NOT NULL,
     created_at REAL NOT NULL, updated_at REAL NOT NULL, head INTEGER NOT NULL,
     title TEXT NOT NULL, archived INTEGER NOT NULL, unfinished INTEGER NOT NULL,
-    parent_id TEXT NOT NULL, owner_id TEXT NOT NULL, figures BLOB NOT NULL,
+    parent_id TEXT NOT NULL, owner_id TEXT NOT NULL, summary BLOB NOT NULL,
     checksum INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX sessions_by_time ON sessions (owner_id, archived, updated_at, session_id);
@@ -120,7 +122,6 @@ INSERT_SESSION = (
 )
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_figures = msgspec.msgpack.Decoder(SessionFigures).decode
 
 
 def open_file(path: Path) -> tuple[sqlite3.Connection, str]:
@@ -243,16 +244,10 @@ def checksum(*fields: object) -> int:
 
 
 def session_values(row: SessionRow) -> tuple[Any, ...]:
-    """Return the values of a row of `SESSION_FIELDS`, as SQLite gives them back, and its checksum.
-
-    New figures need no new version of the file.
-    """
-    times = (float(row.created_at), float(row.updated_at))
-    flags = (int(row.archived), int(row.unfinished))
-    values = (
-        *(row.session_id, row.workspace, *times, row.head, row.title, *flags),
-        *(row.parent_id, row.owner_id, _encode(row.figures)),
-    )
+    """Return the values of a row, as SQLite gives them back, and its checksum."""
+    times = {"created_at": float(row.created_at), "updated_at": float(row.updated_at)}
+    flags = {"archived": int(row.archived), "unfinished": int(row.unfinished)}
+    values = tuple((asdict(row) | times | flags).values())
     return *values, checksum(*values)
 
 
@@ -261,11 +256,10 @@ def session_of(values: Sequence[Any], path: Path) -> SessionRow:
     *fields, stored = values
     if checksum(*fields) != stored:
         raise damaged(path, f"the row of session {fields[0]}")
-    return _session_row(fields[:-1], _decode_figures(fields[-1]))
+    return _with_flags(SessionRow(*fields))
 
 
-def _session_row(fields: Sequence[Any], figures: SessionFigures) -> SessionRow:
-    row = SessionRow(*fields, figures=figures)
+def _with_flags(row: SessionRow) -> SessionRow:
     return replace(row, archived=bool(row.archived), unfinished=bool(row.unfinished))
 
 
@@ -296,26 +290,39 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> str:
     inode = str(path.stat().st_ino)
     if not log_id:
         return _make_tables(connection, path, inode)
-    _encode_columns(connection, path)
+    _make_summaries(connection, path)
     return _keep_or_renew_id(connection, path, inode)
 
 
-def _encode_columns(connection: sqlite3.Connection, path: Path) -> None:
+def _make_summaries(connection: sqlite3.Connection, path: Path) -> None:
     """Make a file of the current version out of one of `VERSIONS_WITH_COLUMNS`."""
     ((version,),) = connection.execute("SELECT value FROM meta WHERE key = 'version'")
     if int(version) == SCHEMA_VERSION:
         return
-    count = VERSIONS_WITH_COLUMNS[int(version)]
-    own, names = SESSION_FIELDS[:-1], SessionFigures.__struct_fields__[:count]
-    query = f"SELECT {', '.join((*own, *names))}, checksum FROM sessions"  # noqa: S608 - ours
+    own, columns = SESSION_FIELDS[:-1], VERSIONS_WITH_COLUMNS[int(version)]
+    query = f"SELECT {', '.join((*own, *columns))}, checksum FROM sessions"  # noqa: S608 - ours
     rows = connection.execute(query).fetchall()
     connection.executescript(f"BEGIN IMMEDIATE; DROP TABLE sessions; {_SESSIONS}")
     for *fields, stored in rows:
-        row = _session_row(fields[: len(own)], SessionFigures(*fields[len(own) :]))
+        row = _with_flags(SessionRow(*fields[: len(own)]))
         covered = (*astuple(row)[:-1], *fields[len(own) :])
-        if names[-1] == "outcome" and not fields[-1]:
+        shown = dict(zip(columns, fields[len(own) :], strict=True))
+        outcome = shown.pop("outcome", None) or None
+        if "outcome" in columns and not outcome:
             covered = covered[:-1]  # Only a known outcome was covered.
-        *values, valid = session_values(row)
+        summary = SessionSummary(
+            row.session_id,
+            row.workspace,
+            row.created_at,
+            row.updated_at,
+            row.head,
+            title=row.title,
+            archived=row.archived,
+            parent_id=row.parent_id or None,
+            last_outcome=outcome,
+            **shown,
+        )
+        *values, valid = session_values(replace(row, summary=_encode(summary)))
         # A damaged row must not become a valid one.
         is_damaged = checksum(*covered) != stored
         connection.execute(INSERT_SESSION, (*values, valid ^ is_damaged))
