@@ -106,7 +106,7 @@ def test_a_new_log_is_told_and_followed_from_its_start(
     feed.close()
 
 
-def test_close_ends_a_wait_in_another_thread_and_may_be_repeated(
+def test_close_ends_all_waits_in_other_threads_and_may_be_repeated(
     places: Places, pool: ConnectionPool
 ) -> None:
     with first_daemon(places) as daemon:
@@ -118,12 +118,14 @@ def test_close_ends_a_wait_in_another_thread_and_may_be_repeated(
             while not feed.closed:
                 feed.wait()
 
-        waiting = threading.Thread(target=wait_until_closed)
-        waiting.start()
+        waiting = [threading.Thread(target=wait_until_closed) for _ in range(3)]
+        for thread in waiting:
+            thread.start()
         feed.close()
         feed.close()
-        waiting.join(TIMEOUT_S)
-        assert not waiting.is_alive()
+        for thread in waiting:
+            thread.join(TIMEOUT_S)
+            assert not thread.is_alive()
         feed.wait()
 
 

@@ -99,7 +99,8 @@ class Feed:
         try:
             subscription = self._subscription = self._subscription or self._subscribe()
             longest = min(TICK_IDLE_S, subscription.wait_s_max(busy=self._busy))
-            select.select([*subscription.sources, self._wakeup.fd], [], [], longest)
+            wait_s = longest if subscription.connected else RETRY_S
+            select.select([*subscription.sources, self._wakeup.fd], [], [], wait_s)
             taken = subscription.take(subscription.connection.look, busy=self._busy)
         except NoDaemon:
             self._knows_all = False
