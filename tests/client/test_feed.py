@@ -1,9 +1,11 @@
 """A feed goes on after its daemon: it starts one that has crashed, and waits for a stopped one."""
 
+import os
 import threading
 import time
 from collections.abc import Generator
 from pathlib import Path
+from random import Random
 
 import pytest
 from msgspec import structs
@@ -13,13 +15,16 @@ from support.fake_daemon import FakeDaemon, program
 from tiller_client.connecting.pool import ConnectionPool
 from tiller_client.connecting.starting import wait_for_daemons
 from tiller_client.errors import RejectedError, StartedOver
+from tiller_client.following import watch
 from tiller_client.following.feed import Feed
-from tiller_protocol.events import SessionCreated, SessionTitled
+from tiller_protocol.events import Event, SessionCreated, SessionTitled
 from tiller_protocol.places import TOKEN_FILE, Places
 from tiller_protocol.settings import Settings
 
 SESSION = "01K0AAAAAAAAAAAAAAAAAAASES"
 TIMEOUT_S = 10.0
+SEED = int(os.environ.get("TEST_SEED", "20261121"))
+DAEMONS = 5
 
 
 @pytest.fixture
@@ -87,6 +92,30 @@ def test_a_daemon_that_was_stopped_is_not_started(
         second.add(SESSION, [SessionTitled("b")])
         assert read(feed, 1) == [2]
     feed.close()
+
+
+@pytest.mark.promise("G2")
+def test_each_event_comes_once_and_in_order_while_daemons_change_and_lose_events(
+    places: Places, pool: ConnectionPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "SILENCE_BUSY_S", 0.2)
+    random = Random(SEED)
+    feed, log = Feed(pool, SESSION), list[Event]()
+    taken: list[int] = []
+    for number in range(DAEMONS):
+        with FakeDaemon(places.runtime, token=str(number), sessions={SESSION: log}) as daemon:
+            for _ in range(random.randrange(20)):
+                daemon.add(SESSION, [SessionTitled("a")], lost=random.random() < 0.3)
+                if random.random() < 0.2:
+                    daemon.publish(random.choice(log))
+                if random.random() < 0.5:
+                    taken += read(feed, min(1, len(log) - len(taken)))
+            taken += read(feed, random.randint(0, len(log) - len(taken)))
+            if number == DAEMONS - 1:
+                taken += read(feed, len(log) - len(taken))
+        (places.runtime / TOKEN_FILE).unlink()
+    feed.close()
+    assert taken == list(range(1, len(log) + 1)), f"TEST_SEED={SEED}"
 
 
 def test_a_new_log_is_told_and_followed_from_its_start(
