@@ -9,6 +9,6 @@ rows at the bottom: the editor, the status line (`status.py`), menus (`menu.py`)
 request (`asking.py`). `editor.py` holds the text that the user writes, `attaching.py` finds the
 images that it names, and `clipboard.py` takes one from the clipboard. `keys.py` and `commands.py`
 list the available actions. `actions.py`, `command_actions.py` and `choosing.py` carry them out;
-`submitting.py` submits their ops. `live_session.py` talks to the daemon, and `sub_agents.py`
-follows sub-agents. `plain.py` is a chat that only prints lines.
+`submitting.py` submits their ops. `sub_agents.py` follows sub-agents. `plain.py` is a chat that
+only prints lines.
 """

@@ -21,12 +21,11 @@ from prompt_toolkit.styles import DummyStyle
 from tiller_client.api.for_asyncio import Client
 from tiller_client.chat.actions import Actions
 from tiller_client.chat.keys import bindings
-from tiller_client.chat.live_session import RETRY_S, LiveSession
 from tiller_client.chat.opening import Opening, open_session
 from tiller_client.chat.screen import Screen
 from tiller_client.chat.state import ChatState
 from tiller_client.chat.sub_agents import SubAgents, working
-from tiller_client.chat.submitting import Submitter
+from tiller_client.chat.submitting import RETRY_S, Submitter
 from tiller_client.chat.terminal.backdrop import kind_of
 from tiller_client.chat.terminal.keyboard import Keyboard, type_ahead
 from tiller_client.chat.terminal.typed_ahead import waiting
@@ -97,11 +96,11 @@ class Chat:
         self.state = ChatState(
             opening.conversation, changed=self._changed, leave=self.leave, start=self._start
         )
-        self.session = LiveSession(client, self.state.session_id)
+        self.client = client
         self.screen = Screen(self.state, opening.painter, opening.look)
         self.state.editor.buffer.on_text_changed += self._typed
-        submitter = Submitter(self.state, self.session)
-        self.actions = Actions(self.state, self.screen, submitter)
+        self.submitter = Submitter(client, self.state)
+        self.actions = Actions(self.state, self.screen, self.submitter)
         self.keyboard = keyboard
         keyboard.answered = self.screen.pace.answered
         keyboard.reported = self._reported
@@ -132,7 +131,7 @@ class Chat:
         for number in (signal.SIGHUP, signal.SIGTERM):
             loop.add_signal_handler(number, self.leave)
         tasks = BackgroundTasks(self.app)
-        tasks.start(self.session.send())
+        tasks.start(self.submitter.send())
         tasks.start(self._follow())
         tasks.start(self._tick())
         tasks.start(self._load())
@@ -152,12 +151,12 @@ class Chat:
 
     async def _follow(self) -> None:
         """Show events, and who else has the session open, until the session is gone."""
-        client = self.session.client
         problem = cut_off = ""
-        async with client.session(self.session.id).follow(self.state.snapshot.seq) as stream:
+        session = self.client.session(self.state.session_id)
+        async with session.follow(self.state.snapshot.seq) as stream:
             while True:
                 try:
-                    await client.in_thread(stream.wait)
+                    await self.client.in_thread(stream.wait)
                     while event := stream.take():
                         cut_off = ""
                         self._take(event)
@@ -266,7 +265,7 @@ class Chat:
         if problem := self._model_problem():
             self._warn(problem)
         op = InputHistory(limit=HISTORY_INPUTS)
-        written = await self.session.look_up(op, InputHistoryResult)
+        written = await self.submitter.look_up(op, InputHistoryResult)
         await self.state.files.refresh()
         # `recall` completes the text in the editor anew, so everything else must be loaded by then.
         self.state.editor.recall([one.text for one in reversed(written.inputs)] if written else [])
@@ -286,7 +285,7 @@ class Chat:
 
     async def _load_catalog(self, *, ask: bool = False) -> None:
         op = Catalog(self.state.snapshot.workspace, ask=ask)
-        if (catalog := await self.session.look_up(op, CatalogResult)) is not None:
+        if (catalog := await self.submitter.look_up(op, CatalogResult)) is not None:
             self.state.catalog = catalog
 
     def _typed(self, buffer: Buffer) -> None:
@@ -310,7 +309,7 @@ async def run_chat(opening: Opening, typed: bytes) -> int:
             chat = Chat(client, opening, Keyboard(sys.stdin))
             await chat.run()
             turn = "the turn goes on; " if chat.state.is_busy else ""
-            say(f"{turn}to return: {program()} chat {chat.session.id[-SHORT_ID_CHARS:]}")
+            say(f"{turn}to return: {program()} chat {chat.state.session_id[-SHORT_ID_CHARS:]}")
             if chat.state.next_session is None:
                 return 0
             snapshot = await client.session(chat.state.next_session).snapshot()

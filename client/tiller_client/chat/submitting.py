@@ -1,23 +1,61 @@
-"""Submits ops for the user, and gives back the text of those that fail."""
+"""Submits ops for the user, in order, and gives back the text of those that fail."""
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 
+from tiller_client.api.blocking import Kind
+from tiller_client.api.for_asyncio import Client
 from tiller_client.chat.attaching import attachments
-from tiller_client.chat.live_session import Done, Failed, LiveSession
 from tiller_client.chat.state import ChatState
-from tiller_client.errors import TillerError, UsageError
+from tiller_client.errors import RejectedError, TillerError, UsageError
 from tiller_protocol.answers import AnyResult, CatalogResult, Created
 from tiller_protocol.ops import AnyOp, Catalog, SessionConfigure, SessionFork, UserInput
 from tiller_protocol.settings import Settings
+
+RETRY_S = 0.5
+"""Time between two attempts to reach a daemon that can't be started or does not answer."""
+
+Done = Callable[[AnyResult | None], None]
+Failed = Callable[[TillerError], None]
 
 
 class Submitter:
     """Submits ops about one chat's session, in order; their effects arrive as events."""
 
-    def __init__(self, state: ChatState, session: LiveSession) -> None:
+    def __init__(self, client: Client, state: ChatState) -> None:
+        self._client = client
         self._state = state
-        self._session = session
+        self._submissions: asyncio.Queue[tuple[AnyOp, Done, Failed]] = asyncio.Queue()
+
+    async def send(self) -> None:
+        """Send the submissions, one after another, until cancelled."""
+        while True:
+            op, done, failed = await self._submissions.get()
+            try:
+                result = await self._client.submit(op)
+            except TillerError as error:
+                failed(error)
+            else:
+                done(result)
+
+    async def look_up(self, op: AnyOp, kind: type[Kind]) -> Kind | None:
+        """Return the answer to an op that no user waits for, or `None` if it is rejected.
+
+        Retry until there is an answer, but do not start a daemon that was stopped.
+        """
+
+        def ask() -> Kind:
+            with self._client.blocking.pool.connect(only_crashed=True) as connection:
+                return connection.look(op, kind)
+
+        while True:
+            try:
+                return await self._client.in_thread(ask)
+            except RejectedError:
+                return None
+            except TillerError:
+                await asyncio.sleep(RETRY_S)
 
     def submit(
         self,
@@ -27,12 +65,13 @@ class Submitter:
         done: Done | None = None,
         failed: Failed | None = None,
     ) -> None:
-        """Submit an op; if it fails, put `written`, the user's text, back into the editor.
+        """Submit an op after all earlier ones; call `done` or `failed` at its end.
 
-        Without `failed`, the user is told why it failed.
+        Without `failed`, the user is told why it failed, and `written`, the user's text, is put
+        back into the editor.
         """
         failed = failed or partial(self.failed, written)
-        self._session.submit(op, done or (lambda _: None), failed)
+        self._submissions.put_nowait((op, done or (lambda _: None), failed))
 
     def configure(self, **fields: object) -> None:
         """Change the session's settings, from the next turn on."""
