@@ -17,11 +17,10 @@ from tiller_client.rendering.calls import background_lines
 from tiller_client.rendering.facts import Durations, Facts
 from tiller_client.rendering.items import citation_lines, item_lines, plan_lines
 from tiller_client.rendering.labels import as_shown, is_shown
-from tiller_client.rendering.layout import hanging
 from tiller_client.rendering.lines import Reporter, revert_line, turn_end_line
 from tiller_client.rendering.markdown import MarkdownStream
-from tiller_client.rendering.style import Span
-from tiller_client.rendering.text import one_line, sanitized, seconds
+from tiller_client.rendering.text import sanitized, seconds
+from tiller_client.rendering.wrap import sentence
 from tiller_protocol.events import (
     ErrorRaised,
     Event,
@@ -174,7 +173,10 @@ class Conversation:
             if item.id in self.snapshot.open_items:
                 if isinstance(item, AssistantMessage):
                     yield from self._feed(item)
-                return
+                if not isinstance(item, Reasoning) or item is self.snapshot.items[-1]:
+                    return
+                # It ended when the next item started, but is completed with the whole response.
+                item = replace(item, state="completed")
             yield from self._finish(item)
             self._printed += 1
 
@@ -301,9 +303,7 @@ class Conversation:
 
     def _alarm(self, message: str, role: str) -> str:
         """The rows of a warning or an error."""
-        text = [Span(one_line(message), (role,))]
-        rows = hanging([Span("! ", (role,))], text, self.look.width)
-        return "\n".join(map(self.look.theme.line, rows))
+        return self.look.theme.painted(sentence("! ", message, self.look.width), role)
 
     def _dim(self, text: str) -> str:
         return self.look.theme.dim(sanitized(text))

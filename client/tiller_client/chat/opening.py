@@ -13,9 +13,10 @@ from tiller_client.chat.conversation import Conversation
 from tiller_client.chat.frame import Parts, compose
 from tiller_client.chat.rows import PROMPT, heading_rows, hint, queue_rows
 from tiller_client.chat.status import Facts, status_rows
+from tiller_client.chat.terminal.abilities import follows_background, theme_for
 from tiller_client.chat.terminal.look import Look
 from tiller_client.chat.terminal.painter import Painter
-from tiller_client.rendering.style import Kind, follows_background, theme_for
+from tiller_client.rendering.style import Kind
 from tiller_client.rendering.text import cells
 from tiller_protocol.snapshot import Snapshot
 

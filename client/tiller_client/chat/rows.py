@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tiller_client.chat.asking import Asking, choices
 from tiller_client.rendering.labels import input_line
-from tiller_client.rendering.layout import wrapped
+from tiller_client.rendering.layout import text_rows
 from tiller_client.rendering.lines import fork_line
-from tiller_client.rendering.style import Span, Theme, text_of
+from tiller_client.rendering.style import Theme
 from tiller_client.rendering.text import cells, cut, one_line, pad, sanitized
 from tiller_protocol.items import Request
 from tiller_protocol.snapshot import QueuedInput, Snapshot, is_working
@@ -91,11 +91,10 @@ def explained_rows(
     rows = [theme.bold(title)]
     for name, text in explained:
         name = GOES_ON + one_line(name)
-        beside = map(text_of, wrapped([Span(one_line(text))], width - column))
         if cells(name) > column - len(GOES_ON):
             rows.append(cut(name, width))
             name = ""
-        for row in beside:
+        for row in text_rows(one_line(text), width - column):
             rows.append(pad(name, column) + row)
             name = ""
     return rows

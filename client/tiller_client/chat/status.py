@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tiller_client.rendering.layout import text_rows
 from tiller_client.rendering.lines import BRANCH_COLUMNS, context_line, tokens_line
-from tiller_client.rendering.text import cells, counted, cut, dollars, one_line, rows, seconds
-from tiller_client.rendering.wrap import wrapped
+from tiller_client.rendering.text import cells, counted, cut, dollars, one_line, seconds
 from tiller_protocol.items import AssistantMessage, Item
 from tiller_protocol.snapshot import Snapshot, is_working
 
@@ -65,12 +65,7 @@ def status_rows(snapshot: Snapshot, facts: Facts, now: float, width: int) -> lis
     note = one_line(facts.note)
     if cells(note) <= width:
         return [_line(note, _parts(snapshot, facts, now), width)]
-    return [*_wrapped(note, width), _line("", _parts(snapshot, facts, now), width)]
-
-
-def _wrapped(note: str, width: int) -> list[str]:
-    lines = wrapped(note, width).split("\n")
-    return [row for line in lines for row in rows(line, width)][:NOTE_ROWS_MAX]
+    return [*text_rows(note, width)[:NOTE_ROWS_MAX], _line("", _parts(snapshot, facts, now), width)]
 
 
 def _line(line: str, parts: list[str], width: int) -> str:

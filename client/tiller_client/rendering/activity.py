@@ -37,7 +37,9 @@ class Activity:
 
     def __init__(self) -> None:
         self.durations = Durations()
-        self._open: dict[str, ToolCall | Reasoning] = {}
+        self.reasoning: Reasoning | None = None
+        """The reasoning that goes on; it has ended when another item starts."""
+        self._calls: dict[str, ToolCall] = {}
         self._retry: tuple[str, float] | None = None
         self._model_since: float | None = None
 
@@ -47,14 +49,18 @@ class Activity:
         self.durations.note(event)
         self._note_model(body, time)
         match body:
-            case ItemStarted(item=ToolCall() | Reasoning() as item):
-                self._open[item.id] = item
+            case ItemStarted(item):
+                self.reasoning = item if isinstance(item, Reasoning) else None
+                if isinstance(item, ToolCall):
+                    self._calls[item.id] = item
             case ItemDelta():
                 self._extend(body)
             case ToolCallUpdated():
                 self._update(body, time)
             case ItemCompleted():
-                self._open.pop(body.item.id, None)
+                self._calls.pop(body.item.id, None)
+                if self.reasoning and self.reasoning.id == body.item.id:
+                    self.reasoning = None
             case StatusChanged():
                 self._retry = None
                 if body.status == "retry" and body.delay_s is not None:
@@ -66,8 +72,8 @@ class Activity:
 
     def end(self) -> None:
         """Forget everything, because the turn has ended."""
-        self._open.clear()
-        self._retry = self._model_since = None
+        self._calls.clear()
+        self.reasoning = self._retry = self._model_since = None
 
     def moving_line(self, now: float, width: int) -> str:
         """One line about the activity at `now` (Unix seconds), without colours; often empty."""
@@ -79,9 +85,8 @@ class Activity:
         if call := self._shown():
             more = f" and {len(running) - 1} more" if running[1:] else ""
             return call_line(call, facts, width - 1 - len(more), Theme()) + more
-        for item in self._open.values():
-            if isinstance(item, Reasoning) and item.text:
-                return item_lines(item, facts, width - 1, Theme())[0]
+        if self.reasoning and self.reasoning.text:
+            return item_lines(self.reasoning, facts, width - 1, Theme())[0]
         since = now if self._model_since is None else self._model_since
         return cut(model_wait(now - since), width - 1)
 
@@ -91,8 +96,7 @@ class Activity:
         return output_lines(call, width - 1, Theme())[-COMMAND_LINES_SHOWN:] if call else []
 
     def _running(self) -> list[ToolCall]:
-        calls = (item for item in self._open.values() if isinstance(item, ToolCall))
-        return [call for call in calls if call.started_at is not None]
+        return [call for call in self._calls.values() if call.started_at is not None]
 
     def _shown(self) -> ToolCall | None:
         """The first running call that has written something, or else the first running call."""
@@ -100,23 +104,19 @@ class Activity:
         return next((call for call in running if call.output), running[0] if running else None)
 
     def _extend(self, body: ItemDelta) -> None:
-        match self._open.get(body.item_id), body.channel:
-            case ToolCall() as call, "output":
-                output = (call.output + body.delta)[-OUTPUT_CHARS_MAX:]
-                self._open[call.id] = structs.replace(call, output=output)
-            case ToolCall() as call, "arguments":
-                arguments = call.arguments + body.delta
-                self._open[call.id] = structs.replace(call, arguments=arguments)
-            case Reasoning() as item, "text":
-                self._open[item.id] = structs.replace(item, text=item.text + body.delta)
-            case _:
-                pass
+        reasoning, call = self.reasoning, self._calls.get(body.item_id)
+        if reasoning and reasoning.id == body.item_id:
+            self.reasoning = structs.replace(reasoning, text=reasoning.text + body.delta)
+        elif call and body.channel == "output":
+            output = (call.output + body.delta)[-OUTPUT_CHARS_MAX:]
+            self._calls[call.id] = structs.replace(call, output=output)
+        elif call and body.channel == "arguments":
+            self._calls[call.id] = structs.replace(call, arguments=call.arguments + body.delta)
 
     def _update(self, body: ToolCallUpdated, time: float) -> None:
-        call = self._open.get(body.item_id)
-        if isinstance(call, ToolCall):
+        if call := self._calls.get(body.item_id):
             began = time if body.state == "running" else None
-            self._open[call.id] = structs.replace(
+            self._calls[call.id] = structs.replace(
                 call,
                 state=body.state,
                 title=body.title or call.title,

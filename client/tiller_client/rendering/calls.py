@@ -99,13 +99,19 @@ def _head(call: ToolCall, facts: Facts, width: int) -> Row:
     end: Row = [Span(f" {state}"), *beside]
     mark = "○ " if call.state in ("pending", "running") else "● "
     begin: Row = [Span(mark, (role,)), Span(cut(one_line(call.name), width // 3), ("bold",))]
-    free = width - row_cells(map(safe_span, [*begin, *end])) - 1
-    title = cut(call_title(call), free) if free > 0 else ""
-    row = [*begin, Span(f" {title}" if title else ""), Span(f" {state}", (role,))]
+    title = _title(call_title(call), [*begin, *end], width)
+    row = [*begin, title, Span(f" {state}", (role,))]
     if width >= BAR_WIDTH_MIN and beside:
         used = row_cells(map(safe_span, [*row, *beside]))
         row.append(Span(" " * (min(width, BAR_END) - used)))
     return [*row, *beside]
+
+
+def _title(text: str, around: Row, width: int) -> Span:
+    """As much of a title as there is room for beside the other spans of its row."""
+    free = width - row_cells(map(safe_span, around)) - 1
+    title = cut(text, free) if free > 0 else ""
+    return Span(f" {title}" if title else "")
 
 
 def _state(call: ToolCall, facts: Facts) -> tuple[str, str]:
@@ -132,12 +138,16 @@ def _beside(call: ToolCall, facts: Facts, width: int) -> Row:
     if width < BAR_WIDTH_MIN:
         return [Span(f" ∥{len(together) + 1}", ("muted",))]
     begin, end = min(own[0], *(s[0] for s in together)), max(own[1], *(s[1] for s in together))
-    unit_s = (end - begin) / BAR_COLUMNS
-    first = min(BAR_COLUMNS - 1, int((own[0] - begin) / unit_s))
-    last = max(first + 1, min(BAR_COLUMNS, round((own[1] - begin) / unit_s)))
-    before, after = "┄" * first, "┄" * (BAR_COLUMNS - last)
-    bar = Span("━" * (last - first), ("name",))
-    return [Span(f" {before}", ("muted",)), bar, Span(after, ("muted",))]
+    return [Span(" "), *time_bar(own, begin, end, BAR_COLUMNS)]
+
+
+def time_bar(own: tuple[float, float], begin: float, end: float, columns: int) -> Row:
+    """When something ran, between the times `begin` and `end`."""
+    unit_s = (end - begin) / columns or 1.0
+    first = min(columns - 1, int((own[0] - begin) / unit_s))
+    last = max(first + 1, min(columns, round((own[1] - begin) / unit_s)))
+    ran = Span("━" * (last - first), ("name",))
+    return [Span("┄" * first, ("muted",)), ran, Span("┄" * (columns - last), ("muted",))]
 
 
 def background_lines(
@@ -147,9 +157,8 @@ def background_lines(
     took_s = max(0.0, (facts.now or command.started_at) - command.started_at)
     end: Row = [Span(f" in the background {seconds(took_s)}", ("asking",))]
     begin: Row = [Span("⚙ ", ("asking",)), Span(one_line(command.id), ("bold",))]
-    free = width - row_cells(map(safe_span, [*begin, *end])) - 1
-    title = cut(one_line(command.command), free) if free > 0 else ""
-    lines = [theme.line([*begin, Span(f" {title}" if title else ""), *end])]
+    title = _title(one_line(command.command), [*begin, *end], width)
+    lines = [theme.line([*begin, title, *end])]
     if command.sub_agent is not None:
         below = _agent_lines(command.sub_agent, facts, width - INDENT, theme, opened=opened)
         lines += indented(below, INDENT)

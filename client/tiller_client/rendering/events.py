@@ -110,6 +110,8 @@ class Renderer:
         self._messages: dict[str, _Message] = {}
         self._stream: _Message | None = None
         self._details_shown: set[str] = set()
+        self._printed: set[str] = set()
+        """The ids of this turn's printed items: reasoning is printed before it is completed."""
         self._queued: tuple[QueuedInput, ...] = ()
 
     def feed(self, event: Event) -> list[Piece]:
@@ -143,7 +145,10 @@ class Renderer:
         return self._activity.live_output(self.width)
 
     def _body(self, body: AnyBody, event: Event) -> Iterator[Piece]:
+        reasoning = self._activity.reasoning
         self._activity.note(event)
+        if reasoning and isinstance(body, ItemStarted):
+            yield from self._item_ended(structs.replace(reasoning, state="completed"))
         match body:
             case ItemDelta():
                 yield from self._delta(body)
@@ -232,20 +237,25 @@ class Renderer:
                 return
             case UserMessage(delivery="start") if not self._prompts:
                 return
-            case Reasoning(state="discarded"):
-                return
+            case Reasoning():
+                if item.state == "discarded" or item.id in self._printed:
+                    return
             case ToolCall():
                 item = self._reporter.call(item)
                 if item.diff in self._details_shown:
                     item = structs.replace(item, diff="")
             case _:
                 pass
-        if is_shown(item):
-            yield from self._line("\n".join(self._item_lines(item)))
+        yield from self._item_ended(item)
 
-    def _item_lines(self, item: Item) -> list[str]:
+    def _item_ended(self, item: Item) -> Iterator[Piece]:
+        if not is_shown(item):
+            return
+        self._printed.add(item.id)
         facts = Facts(durations=self._activity.durations)
-        return verb_lines(item, facts, self.width, self._columns, self._theme, whole=self._whole)
+        width, columns = self.width, self._columns
+        lines = verb_lines(item, facts, width, columns, self._theme, whole=self._whole)
+        yield from self._line("\n".join(lines))
 
     def _message_completed(self, item: AssistantMessage) -> Iterator[Piece]:
         """Render the rest of a message: the log drops the deltas of old messages."""
@@ -265,6 +275,7 @@ class Renderer:
     def _turn_ended(self, body: TurnEnded, session_id: str) -> Iterator[Piece]:
         self._messages.clear()
         self._details_shown.clear()
+        self._printed.clear()
         yield from self._failure(body)
         kind: Kind = "progress" if body.outcome == "completed" else "needed"
         yield from self._line(turn_end_line(body, self._theme, columns=self._columns), kind)

@@ -15,19 +15,26 @@ class Durations:
     """How long the model has reasoned, by the times of events."""
 
     since: dict[str, float] = field(default_factory=dict[str, float])
-    """The start of reasoning in Unix seconds, by the id of its item."""
+    """The start of reasoning that goes on, in Unix seconds, by the id of its item."""
     took_s: dict[str, float] = field(default_factory=dict[str, float])
     """The duration of reasoning in seconds, by the id of its item."""
 
     def note(self, event: Event) -> None:
-        """Note the next event."""
+        """Note the next event. Reasoning ends at the latest when the next item starts."""
         match event.body:
-            case ItemStarted(item=Reasoning() as item):
-                self.since[item.id] = event.time
-            case ItemCompleted(item=Reasoning() as item) if item.id in self.since:
-                self.took_s[item.id] = event.time - self.since[item.id]
+            case ItemStarted(item):
+                self._end(event.time)
+                if isinstance(item, Reasoning):
+                    self.since[item.id] = event.time
+            case ItemCompleted(item=Reasoning()):
+                self._end(event.time)
             case _:
                 pass
+
+    def _end(self, time: float) -> None:
+        for item_id, since in self.since.items():
+            self.took_s.setdefault(item_id, time - since)
+        self.since.clear()
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Names items, calls, changes and inputs in one line; pure."""
 
 import re
-from collections.abc import Iterable
 from typing import Any, cast
 
 import msgspec
@@ -20,7 +19,6 @@ from tiller_protocol.items import (
     AssistantMessage,
     BackgroundCommand,
     FileChange,
-    Image,
     Item,
     Notice,
     Patch,
@@ -159,8 +157,9 @@ def patch_title(patch: Patch) -> str:
 
 def input_line(queued: QueuedInput) -> str:
     """One line about a queued input."""
-    labels = attached(queued.files, queued.images)
-    return " ".join([one_line(queued.text), *labels]).strip()
+    images = (f"{image.media_type}, {count(len(image.data))}B" for image in queued.images)
+    labels = "".join(f" [{label}]" for label in (*queued.files, *images))
+    return one_line(queued.text + labels)
 
 
 def no_turn_began() -> str:
@@ -175,13 +174,6 @@ def waiting_line(count: int, goes_on: str) -> str:
     """One line about inputs that wait without a turn, and the command that starts one."""
     inputs = "1 input waits" if count == 1 else f"{count} inputs wait"
     return f"{inputs}; continue with: {goes_on}"
-
-
-def attached(files: Iterable[str], images: Iterable[Image]) -> list[str]:
-    """A label for each attached file and image."""
-    labels = [f"[{file}]" for file in files]
-    labels += [f"[{image.media_type}, {count(len(image.data))}B]" for image in images]
-    return [one_line(label) for label in labels]
 
 
 def more_lines(count: int) -> str:

@@ -5,7 +5,7 @@ Words that fit into a line stay whole; scripts without spaces break anywhere.
 
 from collections.abc import Iterable
 
-from tiller_client.rendering.style import Row, Span, safe
+from tiller_client.rendering.style import Row, Span, safe, text_of
 from tiller_client.rendering.text import cells
 from tiller_client.rendering.wrap import pieces
 
@@ -22,6 +22,11 @@ def wrapped(row: Iterable[Span], width: int) -> list[Row]:
     for line in lines_of(row):
         rows += _wrapped_line(line, max(width, COLUMNS_MIN))
     return rows
+
+
+def text_rows(text: str, width: int) -> list[str]:
+    """Break a text between words into rows of at most `width` columns."""
+    return [text_of(row) for row in wrapped([Span(text)], width)]
 
 
 def folded(row: Iterable[Span], width: int) -> list[Row]:

@@ -167,11 +167,6 @@ def pad(text: str, width: int) -> str:
     return text + " " * (width - cells(text))
 
 
-def indent(text: str, margin: str) -> str:
-    """Put `margin` before every line of `text`, without a newline at the end."""
-    return "\n".join(margin + line for line in text.rstrip("\n").split("\n"))
-
-
 def seconds(duration_s: float) -> str:
     """A duration for people: `80 ms`, `1.2 s`, `3 min 20 s`, `2 h 5 min`, `4 d`."""
     if duration_s < 0.9995:

@@ -6,6 +6,7 @@ import sys
 from argparse import Namespace
 from contextlib import ExitStack
 
+from tiller_client.chat.terminal.abilities import follows_background
 from tiller_client.chat.terminal.backdrop import Backdrop
 from tiller_client.chat.terminal.typed_ahead import kept
 from tiller_client.command_line import choose
@@ -15,7 +16,6 @@ from tiller_client.connecting.connection import DaemonConnection, connect
 from tiller_client.connecting.runtime import chosen_remote
 from tiller_client.errors import RejectedError, UsageError
 from tiller_client.following.snapshots import read_snapshot
-from tiller_client.rendering.style import follows_background
 from tiller_client.rendering.text import one_line
 from tiller_protocol.answers import Created
 from tiller_protocol.ops import SessionConfigure, SessionCreate, SessionDelete, UserInput

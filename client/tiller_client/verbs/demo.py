@@ -27,9 +27,10 @@ from tiller_client.following.snapshots import read_snapshot
 from tiller_client.following.turn import status_of
 from tiller_client.following.typed import prompt_for
 from tiller_client.following.watch import Signals, Watch
-from tiller_client.rendering.calls import INDENT
+from tiller_client.rendering.calls import INDENT, time_bar
 from tiller_client.rendering.diff import diff_lines
 from tiller_client.rendering.events import Renderer
+from tiller_client.rendering.facts import Facts
 from tiller_client.rendering.labels import call_label
 from tiller_client.rendering.layout import indented
 from tiller_client.rendering.text import cut, pad, seconds
@@ -215,16 +216,15 @@ class _Demo:
 
     def _show_times(self, calls: list[ToolCall]) -> None:
         """Show each call as a bar from its start to its end."""
-        ran = [(call.started_at, call) for call in calls if call.started_at is not None]
+        facts = Facts()
+        ran = [(span, call) for call in calls if (span := facts.span(call))]
         if not ran or self._json:
             return
-        begin = min(since for since, _ in ran)
-        whole = max(since + (call.duration_s or 0) for since, call in ran) - begin
-        for since, call in sorted(ran, key=lambda pair: pair[0]):
-            duration_s = call.duration_s or 0
+        begin, end = min(span[0] for span, _ in ran), max(span[1] for span, _ in ran)
+        for span, call in sorted(ran, key=lambda pair: pair[0]):
             label = pad(cut(call_label(call), LABEL_CELLS), LABEL_CELLS)
-            bar = _bar(since - begin, duration_s, whole)
-            self._console.line(f"    {label} {self._console.theme.good(bar)} {seconds(duration_s)}")
+            bar = self._console.theme.line(time_bar(span, begin, end, BAR_CELLS))
+            self._console.line(f"    {label} {bar} {seconds(span[1] - span[0])}")
 
     def _head(self, text: str) -> None:
         if not self._json:
@@ -233,13 +233,6 @@ class _Demo:
     def _note(self, text: str) -> None:
         if not self._json:
             self._console.line(f"  {text}")
-
-
-def _bar(since_s: float, duration_s: float, whole_s: float) -> str:
-    scale = BAR_CELLS / (whole_s or 1)
-    before = min(int(since_s * scale), BAR_CELLS - 1)
-    length = max(1, min(round(duration_s * scale), BAR_CELLS - before))
-    return " " * before + "▄" * length + " " * (BAR_CELLS - before - length)
 
 
 def _link_packages(root: Path) -> None:

@@ -3,8 +3,16 @@
 from tiller_client.chat.conversation import Conversation
 from tiller_client.chat.terminal.look import Look
 from tiller_client.rendering.style import Theme
-from tiller_protocol.events import Event, PlanUpdated
-from tiller_protocol.items import PlanEntry
+from tiller_protocol.events import (
+    AnyBody,
+    Event,
+    ItemCompleted,
+    ItemDelta,
+    ItemStarted,
+    PlanUpdated,
+)
+from tiller_protocol.ids import ItemId
+from tiller_protocol.items import AssistantMessage, PlanEntry, Reasoning
 from tiller_protocol.snapshot import Snapshot
 
 
@@ -21,3 +29,19 @@ def test_of_a_plan_that_was_shown_only_what_changed_is_shown_again() -> None:
     assert shown(PlanEntry("read", "completed"), write) == ["☑ read"]
     assert shown(PlanEntry("read", "completed"), write) == []
     assert shown(write) == ["☐ write"]
+
+
+def test_an_answer_streams_although_the_reasoning_before_it_is_completed_only_with_it() -> None:
+    conversation = Conversation(Snapshot("s"), Look(80, Theme("none")))
+
+    def shown(time: float, body: AnyBody) -> list[str]:
+        seq = conversation.snapshot.seq + 1
+        lines = conversation.take(Event(seq, "s", time, body))
+        return [line for line in [*lines, *conversation.advance()] if line]
+
+    reasoning = Reasoning(ItemId("r"), "hm", "streaming")
+    message = AssistantMessage(ItemId("a"), "", "streaming")
+    assert shown(1.0, ItemStarted(reasoning)) == []
+    assert shown(3.0, ItemStarted(message)) == ["∴ Thought for 2.0 s"]
+    assert shown(4.0, ItemDelta("a", "text", "One.\n\nTwo\n")) == ["One."]
+    assert shown(9.0, ItemCompleted(Reasoning(ItemId("r"), "hm", "completed"))) == []

@@ -1,7 +1,12 @@
 """What a terminal shows after any frames: the lines that stay, then the last frame."""
 
+import fcntl
 import os
+import pty
+import struct
+import termios
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyte
 import pytest
@@ -111,3 +116,17 @@ def test_an_erased_live_part_leaves_what_stays(screen: Screen) -> None:
     screen.painter.erase()
     screen.show()
     assert [row for row in screen.rows() if row] == ["stays"]
+
+
+def test_a_terminal_tells_the_size_of_its_cells():
+    """Not every one does; a file never."""
+    master, slave = pty.openpty()
+    try:
+        for window, cell in (((24, 80, 0, 0), None), ((24, 80, 726, 500), (9, 20))):
+            fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("4H", *window))
+            assert Painter(slave, {}).cell == cell
+    finally:
+        os.close(master)
+        os.close(slave)
+    with Path(__file__).open() as file:
+        assert Painter(file.fileno(), {}).cell is None

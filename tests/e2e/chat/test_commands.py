@@ -37,7 +37,7 @@ async def test_what_follows_a_command_counts_or_is_refused(
     chat.press("go\r")
     await chat.until(lambda: "■ completed" in chat.text)
     chat.press("/diff one.py\r")
-    await chat.shows("+x = 1", READY)
+    await chat.shows("A one.py  +1 -0\nnew file mode 100644\n1 + x = 1", READY)
     assert "y = 2" not in chat.text.rpartition("A one.py")[2]
     chat.press("/help me\r")
     await chat.sees("/help takes nothing after it")

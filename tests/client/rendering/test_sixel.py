@@ -1,13 +1,7 @@
 """Sixels are decoded again into the pixels that they were made of, by a reader of the format."""
 
-import fcntl
 import itertools
-import os
-import pty
 import re
-import struct
-import termios
-from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,10 +9,9 @@ from PIL import Image as Pillow
 
 from support.each import each
 from support.pictures import encode
-from tiller_client.chat.terminal.painter import Painter
 from tiller_client.rendering.images import OPAQUE_MIN, ROWS_MAX, image_lines
 from tiller_client.rendering.sixel import BAND_ROWS, CLEAR, COLOURS_MAX, sixels
-from tiller_client.rendering.style import CELL, Theme, theme_for
+from tiller_client.rendering.style import CELL, Theme
 from tiller_client.rendering.text import on_screen
 from tiller_protocol.items import Image
 
@@ -127,38 +120,3 @@ def test_sixels_stay_in_the_rows_and_columns_that_are_kept_for_them(size, cell):
     width, height = int(found[1]), int(found[2])
     assert 1 <= width <= 60 * cell[0]
     assert -(-height // 6) * 6 <= rows * cell[1] or rows == ROWS_MAX == -(-6 // cell[1])
-
-
-@each(
-    ("environ", "pictures"),
-    [
-        ({"TERM": "foot"}, "sixel"),
-        ({"TERM": "mlterm-256color"}, "sixel"),
-        ({"TERM": "xterm-256color"}, "none"),
-        ({"TERM": "xterm-256color", "KONSOLE_VERSION": "220400"}, "sixel"),
-        ({"TERM": "xterm-256color", "KONSOLE_VERSION": "211201"}, "none"),
-        ({"TERM": "xterm-256color", "TERM_PROGRAM": "mintty"}, "sixel"),
-        ({"TERM": "xterm-256color", "TERM_PROGRAM": "WezTerm"}, "iterm2"),
-        ({"TERM": "tmux-256color", "TMUX": "x", "TERM_PROGRAM": "mintty"}, "none"),
-        ({"TERM": "tmux-256color", "TMUX": "x", "TILLER_IMAGES": "sixel"}, "sixel"),
-        ({"TERM": "xterm-kitty", "TILLER_IMAGES": "none"}, "none"),
-        ({"TERM": "xterm-kitty", "TILLER_IMAGES": "jpeg"}, "kitty"),
-        ({"TERM": "dumb", "TILLER_IMAGES": "sixel"}, "none"),
-    ],
-)
-def test_the_protocol_for_images_is_known_by_variables(environ, pictures):
-    assert theme_for(environ).pictures == pictures
-
-
-def test_a_terminal_tells_the_size_of_its_cells():
-    """Not every one does; a file never."""
-    master, slave = pty.openpty()
-    try:
-        for window, cell in (((24, 80, 0, 0), None), ((24, 80, 726, 500), (9, 20))):
-            fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("4H", *window))
-            assert Painter(slave, {}).cell == cell
-    finally:
-        os.close(master)
-        os.close(slave)
-    with Path(__file__).open() as file:
-        assert Painter(file.fileno(), {}).cell is None

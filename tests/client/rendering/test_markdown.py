@@ -13,7 +13,7 @@ from support.each import each
 from tiller_client.rendering import blocks
 from tiller_client.rendering.code import Highlighter
 from tiller_client.rendering.markdown import MarkdownStream, markdown_lines
-from tiller_client.rendering.style import TRUECOLOR, Theme, theme_for, width
+from tiller_client.rendering.style import TRUECOLOR, Theme, width
 from tiller_client.rendering.text import on_screen, sanitized
 
 PLAIN = Theme()
@@ -183,21 +183,3 @@ def test_a_language_is_found_by_its_name_and_its_files(language, path, code):
 def test_a_comment_of_several_lines_is_coloured_as_one():
     _, *lines, _ = markdown_lines("```js\n/**\n * return\n */\n```", 40, COLOURED)
     assert len({line.split("m")[0] for line in lines}) == 1
-
-
-@each(
-    ("environ", "expected"),
-    [
-        ({"TERM": "dumb"}, Theme()),
-        ({"TERM": "xterm-256color", "NO_COLOR": "1"}, Theme()),
-        ({"TERM": "linux"}, Theme("dark", 16)),
-        ({"TERM": "xterm-256color", "COLORFGBG": "0;15"}, Theme("light", 256)),
-        (
-            {"TERM": "xterm-kitty", "COLORTERM": "truecolor"},
-            Theme("dark", TRUECOLOR, links=True, pictures="kitty"),
-        ),
-        ({"TERM": "tmux-256color", "TMUX": "x", "KITTY_WINDOW_ID": "1"}, Theme("dark", 256)),
-    ],
-)
-def test_the_theme_fits_the_terminal(environ, expected):
-    assert theme_for(environ) == expected

@@ -241,17 +241,20 @@ def test_text_whose_deltas_are_gone_from_the_log_is_written_whole_once() -> None
     assert rendered([whole]) == "whole text\n"
 
 
-def test_thinking_is_marked_and_never_part_of_the_answer() -> None:
+def test_thinking_is_marked_and_comes_before_the_answer_that_it_led_to() -> None:
     renderer = Renderer(PLAIN, 80)
+    said = text_item("i1", "Yes.")
     bodies: list[AnyBody] = [
         ItemStarted(Reasoning(ItemId("r"), "", "streaming")),
-        ItemDelta("r", "text", "hm"),
-        ItemCompleted(Reasoning(ItemId("r"), "hm", "completed")),
-        *text_item("i1", "Yes."),
+        ItemDelta("r", "text", "**Look**\nhm"),
+        *said[:-1],
+        ItemCompleted(Reasoning(ItemId("r"), "**Look**\nhm", "completed")),
+        said[-1],
     ]
     pieces = [p for seq, body in enumerate(bodies) for p in renderer.feed(event(seq, body))]
-    assert "".join(p.text for p in pieces if p.kind == "progress") == "∴ Thought for 2.0 s\n  hm\n"
-    assert "".join(p.text for p in pieces if p.kind == "answer") == "Yes.\n"
+    thought = "∴ Thought for 2.0 s: Look\n  hm\n"
+    assert "".join(p.text for p in pieces) == f"{thought}Yes.\n"
+    assert "".join(p.text for p in pieces if p.kind == "progress") == thought
 
 
 def test_thinking_that_only_the_provider_reads_is_not_shown() -> None:
