@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tiller_daemon.processes import capture as capture_module
-from tiller_daemon.processes.capture import END_BYTES, LIVE_BYTES_MAX, Capture
+from tiller_daemon.processes.capture import END_BYTES, LIVE_BYTES_MAX, SLICE_BYTES, Capture
+from tiller_daemon.processes.terminal_text import TerminalText
 
 MIXED = "aé\u2028\U0001f600\n"
 
@@ -115,3 +116,24 @@ async def test_the_file_has_a_largest_size(tmp_path, monkeypatch, size_bytes):
     capture.close()
     assert (tmp_path / "file").read_bytes() == (b"x" * size_bytes + b"y")[: 2**20]
     assert capture.result().tail.endswith("xy")
+
+
+@pytest.mark.parametrize("unit", [b"\b", b"\r", b"\x1b[", b"a\x1b[A"])
+async def test_other_tasks_run_while_a_flood_of_control_characters_is_looked_at(tmp_path, unit):
+    size = 1024 * 1024
+    capture = Capture(tmp_path / "file", TerminalText())
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count)
+        for _ in range(size // 65536):
+            await capture.add((unit * 65536)[:65536])
+        nursery.cancel_scope.cancel()
+    assert turns > size // SLICE_BYTES // 2
+    capture.close()

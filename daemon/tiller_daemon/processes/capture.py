@@ -23,6 +23,9 @@ SPILL_BYTES_MAX: Final = 64 * 1024 * 1024
 LIVE_BYTES_MAX: Final = 1024 * 1024
 """How much output is decoded while the command runs: four times what a turn shows of one call."""
 
+SLICE_BYTES: Final = 4 * 1024
+"""How much output is looked at before other tasks run; 4 KiB of escape sequences take 5 ms."""
+
 _CHARACTER_BYTES_MAX: Final = 4
 
 
@@ -70,8 +73,12 @@ class Capture:
         left_bytes = LIVE_BYTES_MAX - self._live_bytes
         shown = self._live.decode(piece[:left_bytes]) if left_bytes > 0 else ""
         self._live_bytes += len(piece)
-        if to_write := self._keep(self._terminal.feed(piece) if self._terminal else piece):
-            await trio.to_thread.run_sync(self._write, to_write)
+        for start in range(0, len(piece), SLICE_BYTES):
+            part = piece[start : start + SLICE_BYTES]
+            if to_write := self._keep(self._terminal.feed(part) if self._terminal else part):
+                await trio.to_thread.run_sync(self._write, to_write)
+            else:
+                await trio.lowlevel.checkpoint()
         return shown
 
     async def spill(self) -> None:

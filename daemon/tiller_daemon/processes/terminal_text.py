@@ -26,15 +26,18 @@ _CSI = r"\x1b\[[0-?]*[ -/]*[@-~]"
 _STRING = r"\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"
 
 _INVISIBLE: Final = re.compile(
-    rf"\x1b\[[0-9;:]*m|{_STRING}|\x1b[ -/]+[0-~]|\x1b[0-OQ-WYZ`-~]|\r+(?=\n)|"
+    rf"\x1b\[[0-9;:]*m|{_STRING}|\x1b[ -/]+[0-~]|\x1b[0-OQ-WYZ`-~]|\r(?=\n)|"
     "[\x01-\x07\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]"
 )
 """Colours, titles, links, character sets, bells, and carriage returns before a line feed."""
 
 _INCOMPLETE: Final = re.compile(
-    r"(?:\r+|\x1b(?:[ -/]*|\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?))\Z"
+    r"(?:\r|\x1b(?:[ -/]*|\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?))\Z"
 )
 """The beginning of a sequence at the end of a piece, whose rest comes with the next piece."""
+
+_RETURNS: Final = re.compile(r"\r{2,}")
+"""Carriage returns that do the same as one."""
 
 _TOKEN: Final = re.compile(rf"{_CSI}|[\r\b\x1b]|[^\r\b\x1b]+")
 
@@ -51,7 +54,7 @@ class TerminalText:
 
     def feed(self, piece: bytes) -> bytes:
         """Add output; return the text that has left the terminal at its top."""
-        text = self._held + self._decoder.decode(piece)
+        text = _RETURNS.sub("\r", self._held + self._decoder.decode(piece))
         self._held = ""
         if found := _INCOMPLETE.search(text, max(len(text) - SEQUENCE_CHARS_MAX, 0)):
             text, self._held = text[: found.start()], found[0]
