@@ -3,7 +3,11 @@
 import pytest
 
 from support.each import each
-from tiller_daemon.session.calls.arguments import BadArguments, decode_arguments
+from tiller_daemon.session.calls.arguments import (
+    ARGUMENTS_CHARS_MAX,
+    BadArguments,
+    decode_arguments,
+)
 from tiller_daemon.tools.commands.bash import BASH
 
 
@@ -14,3 +18,11 @@ def test_half_a_surrogate_pair_is_named(half: str) -> None:
     assert decode_arguments(BASH, r'{"command": "\ud83d\ude00"}').command == "\U0001f600"
     with pytest.raises(BadArguments, match="truncated"):
         decode_arguments(BASH, r'{"command": "\ud83d\ude00')
+
+
+def test_arguments_that_would_keep_other_sessions_waiting_are_refused() -> None:
+    text = '{{"command": "{}"}}'
+    room = ARGUMENTS_CHARS_MAX - len(text.format(""))
+    assert len(decode_arguments(BASH, text.format("x" * room)).command) == room
+    with pytest.raises(BadArguments, match=f"have {ARGUMENTS_CHARS_MAX + 1} characters"):
+        decode_arguments(BASH, text.format("x" * (room + 1)))

@@ -153,12 +153,6 @@ async def test_a_server_that_wants_no_key_is_sent_none(bench):
     assert "authorization" not in server.received[0].headers
 
 
-def test_without_an_endpoint_there_is_no_tool():
-    search = SearchTools({"SRC_ACCESS_TOKEN": KEY})
-    search.configure(Configuration(sourcegraph=Sourcegraph(api_key_env="SRC_ACCESS_TOKEN")), ())
-    assert search.tools() == {}
-
-
 async def test_its_need_is_that_of_a_page_of_this_server(asking):
     async with serving(events(*WHOLE)) as server:
         made = asking(server)

@@ -24,6 +24,11 @@ _HALF_PAIR = re.compile(
 )
 
 
+ARGUMENTS_CHARS_MAX = 256 * 1024
+"""The longest arguments. Models write up to 128,000 tokens, rarely more than 30 KiB in a call, and
+nobody could approve more. 256 KiB of tiny changes take 0.1 s, in which no other session goes on."""
+
+
 class BadArguments(Exception):
     """A tool does not accept the arguments; the message names the field and the schema."""
 
@@ -35,6 +40,11 @@ def decode_arguments(tool: Tool, text: str) -> Any:  # noqa: ANN401 - struct or 
     """
     # Some models send nothing for a tool without required arguments.
     text = text.strip() or "{}"
+    if len(text) > ARGUMENTS_CHARS_MAX:
+        raise BadArguments(
+            f"The arguments for {tool.name} have {len(text)} characters, but at most"
+            f" {ARGUMENTS_CHARS_MAX} are allowed. Make several calls with a part each."
+        )
     try:
         return _decode(tool, text)
     except BadArguments as refused:
