@@ -16,6 +16,7 @@ from tiller_daemon.models.scripted import CallPart, ScriptedUsage, ScriptStep, T
 from tiller_protocol.events import ToolCallUpdated, WarningRaised
 from tiller_protocol.items import Notice, ToolCall
 from tiller_protocol.ops import Answer, Compact, Project, SessionArchive, SessionDelete
+from tiller_protocol.settings import Rule
 
 HOOKS = """
 [[permissions]]
@@ -164,6 +165,30 @@ async def test_rewritten_arguments_are_judged_by_the_rules_and_asked_about(
     assert "had changed this call's arguments" in denied.output
     await frontend.must(Answer(request.id, "reject"))
     assert (await frontend.turn_ended(session_id)).outcome == "blocked"
+    assert not (workspace / "written.txt").exists()
+
+
+async def test_a_call_that_a_hook_makes_write_is_skipped_if_a_call_beside_it_is_rejected(
+    frontend: Frontend, workspace: Path
+) -> None:
+    (workspace / "a.txt").write_text("a")
+    session_id = await frontend.session(
+        workspace,
+        calls(bash("true into-writing"), read("a.txt")),
+        text("done"),
+        approve="ask",
+        permissions=(Rule("read", "*", "ask"),),
+    )
+    await frontend.say(session_id)
+    opened = [await frontend.request_opened(session_id, number) for number in (1, 2)]
+    opened.sort(key=lambda request: request.subjects != ("touch written.txt",))
+    # A rejection also closes the other request, so it comes last.
+    await frontend.must(Answer(opened[0].id, "once"))
+    await frontend.must(Answer(opened[1].id, "reject"))
+    assert (await frontend.turn_ended(session_id)).outcome == "blocked"
+    ended = {call.name: call for call in frontend.completed_calls(session_id)}
+    assert (ended["read"].error_kind, ended["bash"].error_kind) == ("denied", "skipped")
+    assert ended["bash"].title == "touch written.txt"
     assert not (workspace / "written.txt").exists()
 
 
