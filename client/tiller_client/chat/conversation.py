@@ -15,7 +15,7 @@ from tiller_client.program_name import program
 from tiller_client.rendering.activity import model_wait
 from tiller_client.rendering.calls import background_lines
 from tiller_client.rendering.facts import Durations, Facts
-from tiller_client.rendering.items import citation_lines, item_lines, plan_lines
+from tiller_client.rendering.items import citation_lines, item_lines
 from tiller_client.rendering.labels import as_shown, is_shown
 from tiller_client.rendering.lines import Reporter, revert_line, turn_end_line
 from tiller_client.rendering.markdown import MarkdownStream
@@ -27,11 +27,9 @@ from tiller_protocol.events import (
     HistoryCompacted,
     HistoryReverted,
     ItemDelta,
-    PlanUpdated,
     RequestResolved,
     StatusChanged,
     TurnEnded,
-    WarningRaised,
 )
 from tiller_protocol.fold import fold_replayed
 from tiller_protocol.items import (
@@ -40,7 +38,6 @@ from tiller_protocol.items import (
     Item,
     Notice,
     Patch,
-    PlanEntry,
     Reasoning,
     ToolCall,
 )
@@ -79,8 +76,6 @@ class Conversation:
         """Whether a line of the streaming message is final."""
         self._is_live = False
         """Whether events are new, so that the end of a turn is shown, too."""
-        self._plan: Sequence[PlanEntry] = ()
-        """The plan that was shown last."""
         self._held: list[Notice] = []
         """Notices held back, because the end of the turn may say the same."""
 
@@ -267,23 +262,12 @@ class Conversation:
                 if isinstance(body, TurnEnded):
                     yield turn_end_line(body, look.theme, look.width)
                 if message := self._reporter.error(body):
-                    yield self._alarm(message, "bad")
-            case WarningRaised(_, message):
-                yield self._alarm(message, "asking")
+                    yield look.theme.bad(sentence("! ", message, look.width))
             case HistoryReverted() as body:
                 yield revert_line(body, reverted)
-            case PlanUpdated(plan):
-                if changed := self._changed(plan):
-                    yield "\n".join(plan_lines(changed, look.width, look.theme))
             case body:
-                yield from self._reporter.lines(body, look.theme)
-
-    def _changed(self, plan: Sequence[PlanEntry]) -> Sequence[PlanEntry]:
-        """The entries of a plan that differ from those shown last; all if the plan is another."""
-        before, self._plan = self._plan, plan
-        if [one.text for one in before] != [one.text for one in plan]:
-            return plan
-        return [new for old, new in zip(before, plan, strict=True) if old != new]
+                if lines := [*self._reporter.lines(body, look.theme, look.width)]:
+                    yield "\n".join(lines)
 
     def _reverted(self, body: HistoryReverted) -> str:
         """The prompt of the turn that is about to be reverted."""
@@ -300,10 +284,6 @@ class Conversation:
         if self._retry_at is not None:
             return f"↻ trying again in {seconds(max(0.0, self._retry_at - now))}"
         return model_wait(now - snapshot.updated_at)
-
-    def _alarm(self, message: str, role: str) -> str:
-        """The rows of a warning or an error."""
-        return self.look.theme.painted(sentence("! ", message, self.look.width), role)
 
     def _dim(self, text: str) -> str:
         return self.look.theme.dim(sanitized(text))

@@ -3,10 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from tiller_client.rendering.diff import diff_lines
 from tiller_client.rendering.facts import Facts
-from tiller_client.rendering.images import image_lines
-from tiller_client.rendering.labels import call_label, call_state, call_title, more_lines
+from tiller_client.rendering.labels import call_label, call_title, more_lines
 from tiller_client.rendering.layout import folded, indented, row_cells, safe_span
 from tiller_client.rendering.style import TAB_COLUMNS, Row, Span, Theme, safe
 from tiller_client.rendering.text import UNCUT, count, counted, cut, dollars, one_line, seconds
@@ -59,9 +57,13 @@ def call_lines(
         rows += _below(changed, width, opened=opened)
     lines = [theme.line(row) for row in rows]
     for image in call.images:
+        from tiller_client.rendering.images import image_lines  # a thin start has no images
+
         lines += indented(image_lines(image, width - INDENT, theme), INDENT)
     output = call.output
     if call.diff:
+        from tiller_client.rendering.diff import diff_lines  # nor a diff
+
         lines_max = UNCUT if opened else DIFF_LINES_SHOWN
         shown = diff_lines(
             call.diff, width - INDENT, theme, lines_max=lines_max, see_all=facts.see_all
@@ -115,13 +117,19 @@ def _title(text: str, around: Row, width: int) -> Span:
 
 
 def _state(call: ToolCall, facts: Facts) -> tuple[str, str]:
-    """The state and duration of a call as text, and the role of that text."""
+    """The state and duration of a call, such as `exit 1 80 ms`, and the role of that text."""
+    took_s, role = call.duration_s, "good"
     if call.state in ("pending", "running"):
-        if call.started_at is None or facts.now is None:
-            return call.state, "asking"
-        return f"{call.state} {seconds(max(0.0, facts.now - call.started_at))}", "asking"
-    failed = call.state == "error" or bool(call.exit_status)
-    return call_state(call), "bad" if failed else "good"
+        word, role = call.state, "asking"
+        if call.started_at is not None and facts.now is not None:
+            took_s = max(0.0, facts.now - call.started_at)
+    elif call.exit_status:
+        word, role = f"exit {call.exit_status}", "bad"
+    elif call.state == "error":
+        word, role = call.error_kind or "failed", "bad"
+    else:
+        word = "ok"
+    return word if took_s is None else f"{word} {seconds(took_s)}", role
 
 
 def _beside(call: ToolCall, facts: Facts, width: int) -> Row:

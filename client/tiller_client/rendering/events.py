@@ -14,7 +14,7 @@ from msgspec import structs
 from tiller_client.program_name import program
 from tiller_client.rendering.activity import Activity
 from tiller_client.rendering.facts import Facts
-from tiller_client.rendering.items import citation_lines, plan_lines, verb_lines
+from tiller_client.rendering.items import citation_lines, verb_lines
 from tiller_client.rendering.labels import is_shown, waiting_line
 from tiller_client.rendering.lines import Reporter, queue_lines, turn_end_line
 from tiller_client.rendering.requests import request_block
@@ -169,17 +169,10 @@ class Renderer:
                 self._details_shown.add(body.request.detail)
                 yield from self._reported(body)
                 yield from self.ask(body.request)
-            case PlanUpdated():
-                for line in plan_lines(body.plan, self._columns, self._theme):
-                    yield from self._line(line)
             case QueueChanged():
                 known, self._queued = self._queued, body.queue
                 for line in queue_lines(body, known, self._theme):
                     yield from self._line(line)
-            case WarningRaised():
-                yield from self._line(
-                    self._theme.asking(sentence("! ", body.message, self._columns))
-                )
             case ErrorRaised():
                 yield from self._failure(body)
             case SessionCreated():
@@ -197,6 +190,8 @@ class Renderer:
                 | BackgroundChanged()
                 | HistoryCompacted()
                 | HistoryReverted()
+                | PlanUpdated()
+                | WarningRaised()
             ):
                 yield from self._reported(body)
             case SessionArchived() | SessionSeen() | StepStarted() | ToolCallUpdated():

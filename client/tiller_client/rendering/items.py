@@ -11,7 +11,6 @@ from typing import assert_never
 from tiller_client.program_name import program
 from tiller_client.rendering.calls import call_lines
 from tiller_client.rendering.facts import Facts
-from tiller_client.rendering.images import image_lines
 from tiller_client.rendering.labels import (
     DELIVERY_NOTES,
     STATE_NOTES,
@@ -21,7 +20,6 @@ from tiller_client.rendering.labels import (
     patch_title,
 )
 from tiller_client.rendering.layout import hanging, indented, wrapped
-from tiller_client.rendering.markdown import markdown_lines
 from tiller_client.rendering.style import Row, Span, Theme
 from tiller_client.rendering.text import cut, one_line, seconds
 from tiller_protocol.items import (
@@ -78,8 +76,8 @@ def item_lines(
             return call_lines(item, facts, width, theme, opened=opened)
         case Compaction():
             head = "≡ history up to here was summarised"
-            summary = indented(markdown_lines(item.summary, width - 4, theme), 4)
-            return [*_muted(head, width, theme), *(summary if opened else ())]
+            summary = _markdown(item.summary, width, theme, 4) if opened else []
+            return [*_muted(head, width, theme), *summary]
         case Notice():
             text = f"Told the model: {item.text}" if opened else cut(notice_line(item), width - 2)
             return _muted(f"▪ {text}", width, theme)
@@ -139,11 +137,13 @@ def _user_lines(item: UserMessage, width: int, theme: Theme, *, opened: bool) ->
 
 def _images(images: Iterable[Image], width: int, theme: Theme) -> Iterator[str]:
     for image in images:
+        from tiller_client.rendering.images import image_lines  # nor an image
+
         yield from indented(image_lines(image, width - 2, theme), 2)
 
 
 def _assistant_lines(item: AssistantMessage, width: int, theme: Theme) -> list[str]:
-    lines = markdown_lines(item.text, width, theme)
+    lines = _markdown(item.text, width, theme)
     if note := STATE_NOTES.get(item.state):
         lines += _muted(note.lstrip(), width, theme)
     return lines + citation_lines(item.citations, theme, width)
@@ -162,7 +162,13 @@ def _reasoning_lines(
     head = cut(f"∴ {verb}{took}{note}{about}", width)
     lines = _muted(head, width, theme)
     text = item.text[heading.end() :] if heading else item.text
-    return lines + indented(markdown_lines(text, width - 2, theme), 2) if opened else lines
+    return lines + _markdown(text, width, theme, 2) if opened else lines
+
+
+def _markdown(text: str, width: int, theme: Theme, columns: int = 0) -> list[str]:
+    from tiller_client.rendering.markdown import markdown_lines  # a thin start has no Markdown
+
+    return indented(markdown_lines(text, width - columns, theme), columns)
 
 
 def _muted(text: str, width: int, theme: Theme) -> list[str]:

@@ -13,7 +13,6 @@ from tiller_client.rendering.text import (
     cut,
     one_line,
     quoted_path,
-    seconds,
 )
 from tiller_protocol.items import (
     AssistantMessage,
@@ -104,19 +103,6 @@ def call_title(call: ToolCall) -> str:
         if isinstance(value := known.get(name), str):
             return one_line(value)
     return ""
-
-
-def call_state(call: ToolCall) -> str:
-    """The state and duration of a call: `ok 1.2 s`, `exit 1 80 ms`, `denied`."""
-    if call.state == "completed":
-        word = f"exit {call.exit_status}" if call.exit_status else "ok"
-    elif call.state == "error":
-        word = call.error_kind or "failed"
-        if call.exit_status:
-            word = f"exit {call.exit_status}"
-    else:
-        word = call.state
-    return word if call.duration_s is None else f"{word} {seconds(call.duration_s)}"
 
 
 def notice_line(notice: Notice) -> str:

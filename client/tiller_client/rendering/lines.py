@@ -1,11 +1,12 @@
 """Renders events that take one or a few lines; pure. All frontends share `Reporter`."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import structs
 
 from tiller_client.program_name import program
 from tiller_client.rendering.activity import which_attempt
+from tiller_client.rendering.items import plan_lines
 from tiller_client.rendering.labels import background_line, input_line
 from tiller_client.rendering.style import Theme
 from tiller_client.rendering.text import (
@@ -20,20 +21,29 @@ from tiller_client.rendering.text import (
     quoted_path,
     seconds,
 )
-from tiller_client.rendering.wrap import INDENT, hanging
+from tiller_client.rendering.wrap import INDENT, hanging, sentence
 from tiller_protocol.events import (
     AnyBody,
     BackgroundChanged,
     ErrorRaised,
     HistoryCompacted,
     HistoryReverted,
+    PlanUpdated,
     QueueChanged,
     RequestOpened,
     RequestResolved,
     StatusChanged,
     TurnEnded,
+    WarningRaised,
 )
-from tiller_protocol.items import BackgroundCommand, QueuedInput, Request, ToolCall, Usage
+from tiller_protocol.items import (
+    BackgroundCommand,
+    PlanEntry,
+    QueuedInput,
+    Request,
+    ToolCall,
+    Usage,
+)
 from tiller_protocol.snapshot import SessionSummary, Snapshot
 
 QUEUED_COLUMNS = 60
@@ -60,6 +70,8 @@ class Reporter:
         self._rejected: set[str] = set()
         """The calls of this turn that a user has rejected."""
         self._error = ""
+        self._plan: Sequence[PlanEntry] = ()
+        """The plan that was shown last."""
 
     def lines(self, body: AnyBody, theme: Theme, columns: int = UNCUT) -> Iterator[str]:
         """The lines of the next event; empty for events that each frontend shows in its own way."""
@@ -77,6 +89,10 @@ class Reporter:
                 yield _compaction_line(body, theme)
             case HistoryReverted():
                 yield revert_line(body, columns=columns)
+            case WarningRaised():
+                yield theme.asking(sentence("! ", body.message, columns))
+            case PlanUpdated():
+                yield from plan_lines(self._changed(body.plan), columns, theme)
             case BackgroundChanged():
                 for one in body.background:
                     if self._background.get(one.id) != one.state:
@@ -84,6 +100,13 @@ class Reporter:
                         yield theme.dim(background_line(one))
             case _:
                 pass
+
+    def _changed(self, plan: Sequence[PlanEntry]) -> Sequence[PlanEntry]:
+        """The entries of a plan that differ from those shown last; all if the plan is another."""
+        before, self._plan = self._plan, plan
+        if [one.text for one in before] != [one.text for one in plan]:
+            return plan
+        return [new for old, new in zip(before, plan, strict=True) if old != new]
 
     def call(self, call: ToolCall) -> ToolCall:
         """The call without the output of a rejection, which has been reported."""

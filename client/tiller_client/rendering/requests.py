@@ -104,7 +104,7 @@ def _diff_line(line: str, shown: Callable[[str], str], theme: Theme, width: int)
     # The mark is not part of the file's line, so a blank mark is not a trailing space.
     marks = 1 if line[:1] in ("+", "-", " ") else 0
     text = block(line[:marks] + shown(line[marks:]), width)
-    return theme.changed(line[:1], text)
+    return theme.painted(text, {"+": "good", "-": "bad"}.get(line[:1], "muted"))
 
 
 def _marked(mark: str, text: str, width: int) -> str:

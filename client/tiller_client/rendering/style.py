@@ -97,10 +97,6 @@ class Theme:
         """Colour warnings and questions."""
         return self.painted(text, "asking")
 
-    def changed(self, mark: str, text: str) -> str:
-        """Colour a line of a diff by the `mark` at its beginning."""
-        return self.painted(text, {"+": "good", "-": "bad"}.get(mark, "muted"))
-
     def painted(self, text: str, *roles: str) -> str:
         """Colour each line separately, so that a colour never outlasts truncated output."""
         codes = ";".join(map(self._code, roles))
