@@ -27,6 +27,7 @@ FRAMES = b"".join(b"\r\x1b[2KDownloading %d%%" % n for n in range(3001))
         (b"a\0b\0\a", "a b "),
         (b"\xff\xc3\xa9\tx", "\ufffd\xe9\tx"),
         (b"cut \x1b[3", "cut [3"),
+        (b"a\n\x1b[" + b"9" * 5000 + b"Ab", "b\n"),
     ],
 )
 def test_the_last_state_of_a_line_is_kept_without_escapes(output: bytes, shown: str) -> None:

@@ -129,7 +129,7 @@ class TerminalText:
 
     def _obey(self, sequence: str) -> None:
         """Carry out a sequence that moves the cursor or erases text; ignore any other one."""
-        numbers = [int(n) if n.isdecimal() else 0 for n in sequence[2:-1].split(";")]
+        numbers = [int(n[:9]) if n.isdecimal() else 0 for n in sequence[2:-1].split(";")]
         count = min(max(numbers[0], 1), COLUMNS_MAX)
         match sequence[-1]:
             case "A" | "F":
