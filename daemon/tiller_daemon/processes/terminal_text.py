@@ -31,9 +31,7 @@ _INVISIBLE: Final = re.compile(
 )
 """Colours, titles, links, character sets, bells, and carriage returns before a line feed."""
 
-_INCOMPLETE: Final = re.compile(
-    r"(?:\r|\x1b(?:[ -/]*|\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?))\Z"
-)
+_INCOMPLETE: Final = re.compile(r"(?:\r|\x1b(?:[ -/]*|\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?))\Z")
 """The beginning of a sequence at the end of a piece, whose rest comes with the next piece."""
 
 _RETURNS: Final = re.compile(r"\r{2,}")
