@@ -38,7 +38,7 @@ from tiller_client.rendering.lines import no_model
 from tiller_client.rendering.text import SHORT_ID_CHARS, one_line
 from tiller_protocol.answers import CatalogResult
 from tiller_protocol.events import Event, ItemDelta, RequestOpened, RequestResolved, TurnEnded
-from tiller_protocol.ops import Catalog
+from tiller_protocol.ops import Catalog, SessionMarkSeen
 from tiller_protocol.sessions import InputHistory, InputHistoryResult
 
 NAME = "tiller chat"
@@ -114,6 +114,8 @@ class Chat:
         )
         self.app.renderer = _Undrawn(DummyStyle(), self.app.output)
         self.app.key_processor.before_key_press += self._key_came
+        self._marked = 0
+        """The `seq` until which this chat has marked the session as seen."""
 
     def _changed(self) -> None:
         self.app.invalidate()
@@ -256,6 +258,15 @@ class Chat:
             await asyncio.sleep(TICK_S)
             if self.state.is_busy or working(self.state.snapshot):
                 self.app.invalidate()
+            self._mark_seen()
+
+    def _mark_seen(self) -> None:
+        """Say that the user has seen what the session waits to show, unless they look elsewhere."""
+        wanted = self.state.snapshot.wants_user
+        if self.screen.notifier.has_focus and wanted > max(self.state.snapshot.seen, self._marked):
+            self._marked = wanted
+            op = SessionMarkSeen(self.state.session_id, until=wanted)
+            self.submitter.submit(op, failed=lambda _: None)  # It matters only in lists.
 
     async def _load(self) -> None:
         """Load the catalog, past inputs and the file list, which the first frame does not need."""

@@ -12,7 +12,7 @@ import trio
 
 from e2e.gates import Gate
 from e2e.words import always, bash, calls, hang, read, said_in, text, write
-from support.chat import ChatTerminal
+from support.chat import FOCUSED, ChatTerminal
 from support.chat_chaos import play_disturbed
 from support.daemon import Daemon
 from support.frontend import Frontend
@@ -21,6 +21,7 @@ from tiller_client.chat.rows import PROMPT
 from tiller_client.connecting.runtime import lock_holder
 from tiller_daemon.models.scripted import Failure, ScriptStep
 from tiller_protocol.answers import SessionListResult
+from tiller_protocol.events import SessionSeen
 from tiller_protocol.items import UserMessage
 from tiller_protocol.ops import Answer, Revert, SessionList
 from tiller_protocol.snapshot import SessionSummary
@@ -35,6 +36,7 @@ LINES = 2_000
 READY = "write a message"
 BUSY = "steer with Enter"
 SHIFT_TAB = "\x1b[Z"
+FOCUS_LOST = "\x1b[O"
 ANSWERABLE = "a letter chooses, Enter answers"
 
 
@@ -69,6 +71,23 @@ async def test_a_turn_is_written_read_and_stays_in_the_scrollback(
     assert not any(row.startswith((PROMPT, model.rpartition("/")[2])) for row in chat.rows), (
         "no live part is left"
     )
+
+
+async def test_a_session_counts_as_seen_once_its_end_is_on_a_screen_that_has_the_focus(
+    opens: Opens, daemon: Daemon, frontend: Frontend
+) -> None:
+    chat = opens("-m", daemon.script(always("Done.")))
+    await chat.shows(READY)
+    chat.press(FOCUS_LOST)
+    for turn in (1, 2):
+        chat.press("go\r")
+        await chat.until(lambda turn=turn: chat.text.count("■ completed") == turn)
+        assert (await newest(frontend)).unseen
+    session_id = (await newest(frontend)).session_id
+    frontend.follow(session_id)
+    chat.press(FOCUSED)
+    await frontend.until_body(session_id, SessionSeen)
+    assert not (await newest(frontend)).unseen
 
 
 async def test_what_streams_is_laid_out_anew_when_the_terminal_gets_narrower(
