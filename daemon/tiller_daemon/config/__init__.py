@@ -58,9 +58,9 @@ from tiller_daemon.config.model_schema import (
     KeyPlaces,
     Model,
     Provider,
+    Retry,
 )
 from tiller_daemon.config.projects import Project, TrustedProjects, TrustError
-from tiller_daemon.config.retry import Retry
 from tiller_daemon.config.schema import (
     Agent,
     CompactionPolicy,

@@ -3,10 +3,10 @@
 A constraint's text says what is expected. It never contains the value, which may be a secret.
 """
 
-import math
 from collections.abc import Iterable
-from typing import Annotated, cast
+from typing import Annotated
 
+import msgspec
 from msgspec import Meta, Struct
 
 from tiller_daemon.config.request_options import RESERVED, Options
@@ -80,12 +80,7 @@ def check_exclusive(owner: Struct, fields: Iterable[str]) -> None:
 
 
 def _is_json(value: object) -> bool:
-    match value:
-        case dict():
-            return all(_is_json(inner) for inner in cast("Options", value).values())
-        case list():
-            return all(_is_json(inner) for inner in cast("list[object]", value))
-        case float():
-            return math.isfinite(value)
-        case _:
-            return value is None or isinstance(value, str | int)
+    try:
+        return msgspec.json.decode(msgspec.json.encode(value)) == value
+    except (ValueError, OverflowError):
+        return False

@@ -28,9 +28,9 @@ from tiller_daemon.config.model_schema import (
     KeyPlaces,
     Model,
     Provider,
+    Retry,
     Seconds,
 )
-from tiller_daemon.config.retry import Retry
 from tiller_protocol.settings import Approve, Budget, FollowUps, Rule, SandboxMode, Steps
 
 LogLevel = Literal["debug", "info", "warning", "error"]
