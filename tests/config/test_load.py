@@ -190,6 +190,7 @@ def test_c_takes_toml_bare_text_and_quoted_keys(load):
         ("model", "expected key=value"),
         ("=x", "expected key=value"),
         ("a b=x", "expected key=value"),
+        ("[a]\n[b]\nc=x", "expected key=value"),
         ("max_steps=1\nmodel='x/y'", "expected `int`"),
         ("providers.x.base_url=http://x", "`api` is missing"),
         (f"approve={CANARY}", "expected one of"),

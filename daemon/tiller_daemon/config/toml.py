@@ -55,7 +55,7 @@ def parse_key(text: str) -> tuple[str, ...]:
     except TomlError:
         return ()
     key: list[str] = []
-    while isinstance(table, dict) and table:
+    while isinstance(table, dict) and len(cast("Table", table)) == 1:
         ((part, table),) = cast("Table", table).items()
         key.append(part)
     return tuple(key)
