@@ -78,9 +78,9 @@ async def test_a_session_counts_as_seen_once_its_end_is_on_a_screen_that_has_the
 ) -> None:
     chat = opens("-m", daemon.script(always("Done.")))
     await chat.shows(READY)
-    chat.press(FOCUS_LOST)
+    await chat.until(lambda: "\x1b[?1004h" in chat.written)
     for turn in (1, 2):
-        chat.press("go\r")
+        chat.press(f"{FOCUS_LOST}go\r")
         await chat.until(lambda turn=turn: chat.text.count("■ completed") == turn)
         assert (await newest(frontend)).unseen
     session_id = (await newest(frontend)).session_id
