@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 import trio
 
+from e2e.gates import Gate
 from e2e.words import bash, calls, text
 from support.daemon import CONFIG, START_S, Daemon, gone, leftovers
 from support.frontend import Frontend
 from support.jail import PYTHON
-from tiller_daemon.sandbox.detect import find_sandbox, try_out_landlock
-from tiller_protocol.answers import CatalogResult, SessionListResult
-from tiller_protocol.events import Event, ItemDelta
+from tiller_daemon.sandbox.detect import bubblewrap_program, find_sandbox, try_out_landlock
+from tiller_protocol.answers import CatalogResult, RevertResult, SessionListResult
+from tiller_protocol.events import Event, ItemDelta, TurnStarted
 from tiller_protocol.items import ToolCall
-from tiller_protocol.ops import Answer, Catalog, Interrupt, SessionList, Shell
+from tiller_protocol.ops import Answer, Catalog, Interrupt, Revert, SessionList, Shell
 from tiller_protocol.places import ENVIRONMENT_FILE, OPS_SOCKET, TOKEN_FILE
 from tiller_protocol.settings import Rule
 
@@ -85,6 +86,38 @@ async def sessions(frontend: Frontend) -> int:
     found = await frontend.must(SessionList())
     assert isinstance(found, SessionListResult)
     return len(found.sessions)
+
+
+@pytest.mark.skipif(bubblewrap_program() is None, reason="no bubblewrap")
+@pytest.mark.promise("B55", "B60")
+async def test_a_revert_puts_nothing_back_that_was_put_aside_as_programs_would_execute_it(
+    confined: tuple[Daemon, Frontend], workspace: Path
+) -> None:
+    _, frontend = confined
+    gates = {name: Gate(workspace, name) for name in ("plant", "build")}
+    (workspace / "Makefile").write_text(
+        "plant-it:\n\tmkdir .vscode; echo {} >.vscode/tasks.json; echo {} >opencode.json\n"
+        "\tcat plant\n"
+        "build-it:\n\techo 1 >built; cat build; echo 2 >later\n"
+    )
+    session_ids = {
+        name: await frontend.session(workspace, calls(bash(f"make {name}-it")), text("done"))
+        for name in gates
+    }
+    for name, gate in gates.items():
+        await frontend.say(session_ids[name])
+        await gate.reached()
+    for name, gate in gates.items():
+        gate.open()
+        await frontend.turn_ended(session_ids[name])
+    started = await frontend.until_body(session_ids["build"], TurnStarted)
+    result = await frontend.must(Revert(session_ids["build"], started.turn_id or ""))
+    assert isinstance(result, RevertResult)
+    assert set(result.conflicts) >= {".vscode/tasks.json", "opencode.json"}
+    assert not (workspace / ".vscode").exists()
+    assert not (workspace / "opencode.json").exists()
+    assert (workspace / "opencode.json.disabled").read_text() == "{}\n"
+    assert not (workspace / "later").exists()
 
 
 @needs_sandbox

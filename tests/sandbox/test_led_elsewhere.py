@@ -209,7 +209,7 @@ def test_the_next_daemon_finds_the_repositories_that_a_killed_daemons_build_made
     subprocess.run(["git", "init", "-q", workspace / "old"], check=True)
     nested = Scanner(workspace, lambda _: False).scan().repositories
     watch = Watch(workspace, is_build=True, writable=(workspace,))
-    running = quarantine(watch, records, nested, tuple, print)
+    running = quarantine(watch, records, nested, tuple, set(), print)
     running.__enter__()
     subprocess.run(["git", "init", "-q", workspace / "sub"], check=True)
     finish_abandoned(records)

@@ -442,7 +442,7 @@ def test_the_next_daemon_puts_aside_what_a_killed_daemons_command_made(tmp_path:
     workspace, records = tmp_path.resolve() / "w", tmp_path / "records"
     (workspace / ".vscode").mkdir(parents=True)
     watch = Watch(workspace, is_build=True, writable=(workspace,))
-    holder = quarantine(watch, records, (), tuple, print)
+    holder = quarantine(watch, records, (), tuple, set(), print)
     holder.__enter__()
     for name in (".envrc", os.fsdecode(b".odd-\xff")):
         (workspace / name).touch()
@@ -461,7 +461,7 @@ def test_what_the_user_lets_commands_create_stays(tmp_path: Path) -> None:
         workspace, is_build=True, writable=(workspace,), exempt=(workspace / ".generated",)
     )
     said: list[str] = []
-    with quarantine(watch, None, (), tuple, said.append):
+    with quarantine(watch, None, (), tuple, set(), said.append):
         (workspace / ".generated").mkdir()
         (workspace / ".other").mkdir()
     assert {path.name for path in workspace.iterdir()} == {".generated", ".other.disabled"}

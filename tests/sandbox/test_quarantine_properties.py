@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -95,9 +96,9 @@ def test_no_new_name_that_programs_execute_stays_and_no_content_is_lost(
         there = {path.name for path in root.iterdir()}
         watch = Watch(root, is_build=True, writable=(root,))
         said: list[str] = []
-        with quarantine(
-            watch, None, found.repositories, lambda: scanner.scan_again(found), said.append
-        ):
+        planted: set[Path] = set()
+        again = partial(scanner.scan_again, found)
+        with quarantine(watch, None, found.repositories, again, planted, said.append):
             for step in after:
                 do(root, step)
             left = contents(root)

@@ -123,12 +123,14 @@ def quarantine(
     records: Path | None,
     nested: Sequence[Path],
     find_nested: Callable[[], Sequence[Path]],
+    planted: set[Path],
     report: Callable[[str], None],
 ) -> Generator[None]:
     """Run a command in the block; afterwards put aside what it made. Leaving the block takes time.
 
-    `nested` are the repositories in subdirectories; `find_nested` looks for them again. `report` is
-    called with sentences for the user and the model. A record is kept in the directory `records`.
+    `nested` are the repositories in subdirectories; `find_nested` looks for them again. `planted`
+    gets the paths of what was put aside. `report` is called with sentences for the user and the
+    model. A record is kept in the directory `records`.
     """
     before = _listed(watch, nested)
     record = records and _write_record(records, _Record(watch, before))
@@ -143,7 +145,7 @@ def quarantine(
             again = nested
             report(f"{problem}, so they were not searched for repositories that the command made.")
         try:
-            for text in _put_aside_new(watch, before, _listed(watch, again)):
+            for text in _put_aside_new(watch, before, _listed(watch, again), planted):
                 report(printable(text))
         except OSError as error:
             report(printable(f"What the command made could not be searched: {error}."))
@@ -165,7 +167,7 @@ def finish_abandoned(records: Path) -> list[str]:
             nested = scanner.scan().repositories if found.watch.is_searched else ()
             # Not every file system keeps its inodes when the machine starts again.
             before, after = map(_places, (found.before, _listed(found.watch, nested)))
-            texts += _put_aside_new(found.watch, before, after)
+            texts += _put_aside_new(found.watch, before, after, set())
         record.unlink(missing_ok=True)
     return texts
 
@@ -207,6 +209,8 @@ def _listed(watch: Watch, nested: Sequence[Path]) -> dict[str, _Identity]:
 
 def _top_level(watch: Watch) -> Iterator[Path]:
     for name in _names(watch.workspace):
+        if _IS_DISABLED.search(name):
+            continue
         if watch.git_use == "work_tree":
             is_watched = name.casefold() in MAKE_REPOSITORIES
         else:
@@ -218,7 +222,7 @@ def _top_level(watch: Watch) -> Iterator[Path]:
 def _is_unknown(name: str) -> bool:
     """Whether a program may execute an entry of the workspace by itself, as far as is known."""
     if name.startswith("."):
-        return not (is_product(name) or _IS_DISABLED.search(name))
+        return not is_product(name)
     return is_executed(name)
 
 
@@ -304,7 +308,10 @@ def _identity(path: Path, *, is_exact: bool) -> _Identity | None:
 
 
 def _put_aside_new(
-    watch: Watch, before: Mapping[str, _Identity], after: Mapping[str, _Identity]
+    watch: Watch,
+    before: Mapping[str, _Identity],
+    after: Mapping[str, _Identity],
+    planted: set[Path],
 ) -> Iterator[str]:
     """Rename the new entries, the deepest first; yield sentences about them."""
     names: list[str] = []
@@ -322,6 +329,7 @@ def _put_aside_new(
             yield CLOSED.format(name=path)
             continue
         try:
+            planted.add(path)
             renamed.append(put_aside(root, path))
             names.append(name)
         except FileNotFoundError:

@@ -77,6 +77,11 @@ class Sandboxes:
         self._records: Final = records
         self._closed: Final = functools.cache(lambda: tuple(closed_system_files()))
         self._scanners: dict[tuple[Path, Hashable], Scanner] = {}
+        self._planted: set[Path] = set()
+
+    def is_planted(self, path: Path) -> bool:
+        """Whether a command made what was at a path (without links), and it was put aside."""
+        return any(one in self._planted for one in (path, *path.parents))
 
     def scanner(
         self, workspace: Path, key: Hashable, is_protected: Callable[[str], bool]
@@ -254,7 +259,7 @@ class Sandboxes:
         )
         nested = found.repositories if watch.is_searched else ()
         again = find_nested if watch.is_searched else tuple
-        guard = functools.partial(quarantine, watch, self._records, nested, again)
+        guard = functools.partial(quarantine, watch, self._records, nested, again, self._planted)
         return CommandSandbox(sandbox, profile, level, [], guard)
 
     def _with_network(self, profile: SandboxProfile, spill: Path) -> SandboxProfile:

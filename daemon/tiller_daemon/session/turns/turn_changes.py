@@ -6,7 +6,7 @@ restores files from them.
 
 import time
 from collections.abc import Callable, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import trio
@@ -72,6 +72,7 @@ class TurnChanges:
         told: set[str],
     ) -> None:
         self._snapshots = services.files.snapshots
+        self._is_planted = services.commands.sandboxes.is_planted
         self._enabled = services.user.configuration().snapshots
         self._new_id = services.new_id
         self._workspace = workspace
@@ -176,6 +177,10 @@ class TurnChanges:
             return self._unknown()
         if not changes:
             return None
+        # A revert must not put back what was put aside because other programs would execute it.
+        place = Path(self._workspace).resolve()
+        gone = (change.path for change in changes if change.after is None)
+        foreign = (*foreign, *(path for path in gone if self._is_planted(place / path)))
         named = tuple(map(file_change, changes[:FILES_NAMED_MAX]))
         return structs.replace(
             patch,
