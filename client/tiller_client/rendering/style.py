@@ -51,7 +51,6 @@ Row = list[Span]
 
 _ATTRIBUTES = {
     "bold": "1",
-    "dim": "2",
     "italic": "3",
     "underline": "4",
     "strike": "9",
