@@ -15,7 +15,7 @@ from tiller_client.program_name import program
 from tiller_client.rendering.activity import model_wait
 from tiller_client.rendering.calls import background_lines
 from tiller_client.rendering.facts import Durations, Facts
-from tiller_client.rendering.items import citation_lines, item_lines
+from tiller_client.rendering.items import answer_notes, item_lines
 from tiller_client.rendering.labels import as_shown, is_shown
 from tiller_client.rendering.lines import Reporter, revert_line, turn_end_line
 from tiller_client.rendering.markdown import MarkdownStream
@@ -211,7 +211,7 @@ class Conversation:
                 rest = self._stream.close()
                 if rest:
                     yield from rest if self._began else self._apart(rest)
-                yield from self._notes_of(item)
+                yield from answer_notes(item, self.look.width, self.look.theme)
             self._stream, self._began = None, False
             self._is_compact = False
             return
@@ -226,11 +226,6 @@ class Conversation:
             return True
         before = self.snapshot.items[self._printed - 1] if self._printed else None
         return notice.code == getattr(before, "state", "")
-
-    def _notes_of(self, item: AssistantMessage) -> Iterator[str]:
-        if item.state == "interrupted":
-            yield self._dim("(interrupted)")
-        yield from citation_lines(item.citations, self.look.theme, self.look.width)
 
     def _item(self, item: Item, now: float | None = None) -> list[str]:
         look = self.look

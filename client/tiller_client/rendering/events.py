@@ -14,7 +14,7 @@ from msgspec import structs
 from tiller_client.program_name import program
 from tiller_client.rendering.activity import Activity
 from tiller_client.rendering.facts import Facts
-from tiller_client.rendering.items import citation_lines, verb_lines
+from tiller_client.rendering.items import answer_notes, verb_lines
 from tiller_client.rendering.labels import is_shown, waiting_line
 from tiller_client.rendering.lines import Reporter, queue_lines, turn_end_line
 from tiller_client.rendering.requests import request_block
@@ -260,12 +260,10 @@ class Renderer:
             yield from self._text(message, item.text[message.shown :])
         yield from self._end_stream()
         if item.state != "discarded":
-            for line in citation_lines(item.citations, self._theme, self.width - 1):
+            for line in answer_notes(item, self.width - 1, self._theme):
                 yield from self._line(line)
         elif message.shown:
             yield from self._line(self._theme.dim("(discarded: ignore the text above)"))
-        if item.state == "interrupted":
-            yield from self._line(self._theme.dim("(interrupted)"))
 
     def _turn_ended(self, body: TurnEnded, session_id: str) -> Iterator[Piece]:
         self._messages.clear()

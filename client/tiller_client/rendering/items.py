@@ -24,7 +24,6 @@ from tiller_client.rendering.style import Row, Span, Theme
 from tiller_client.rendering.text import cut, one_line, seconds
 from tiller_protocol.items import (
     AssistantMessage,
-    Citation,
     Compaction,
     Image,
     Item,
@@ -69,7 +68,7 @@ def item_lines(
         case UserMessage():
             return _user_lines(item, width, theme, opened=opened)
         case AssistantMessage():
-            return _assistant_lines(item, width, theme)
+            return _markdown(item.text, width, theme) + answer_notes(item, width, theme)
         case Reasoning():
             return _reasoning_lines(item, facts, width, theme, opened=opened)
         case ToolCall():
@@ -105,13 +104,14 @@ def verb_lines(
     return item_lines(item, facts, width - 1 if is_folded else columns, theme, opened=not is_folded)
 
 
-def citation_lines(citations: Iterable[Citation], theme: Theme, width: int) -> list[str]:
-    """A line for each source that a message cites, without duplicates."""
-    sources = dict.fromkeys((one.title, one.url) for one in citations)
+def answer_notes(item: AssistantMessage, width: int, theme: Theme) -> list[str]:
+    """The lines below an answer: whether it is incomplete, and each source that it cites, once."""
+    note = STATE_NOTES.get(item.state, "").lstrip()
+    sources = dict.fromkeys((one.title, one.url) for one in item.citations)
     shown = [one_line(" · ".join(filter(None, source))) for source in sources]
     more = [f"… {len(shown) - CITATIONS_SHOWN} more"] if len(shown) > CITATIONS_SHOWN else []
-    lines = [*shown[:CITATIONS_SHOWN], *more]
-    return [theme.dim(cut(f"    ↗ {line}", width)) for line in lines]
+    cited = [f"    ↗ {line}" for line in [*shown[:CITATIONS_SHOWN], *more]]
+    return [theme.dim(cut(line, width)) for line in [*([note] if note else []), *cited]]
 
 
 def plan_lines(plan: Iterable[PlanEntry], width: int, theme: Theme) -> list[str]:
@@ -140,13 +140,6 @@ def _images(images: Iterable[Image], width: int, theme: Theme) -> Iterator[str]:
         from tiller_client.rendering.images import image_lines  # nor an image
 
         yield from indented(image_lines(image, width - 2, theme), 2)
-
-
-def _assistant_lines(item: AssistantMessage, width: int, theme: Theme) -> list[str]:
-    lines = _markdown(item.text, width, theme)
-    if note := STATE_NOTES.get(item.state):
-        lines += _muted(note.lstrip(), width, theme)
-    return lines + citation_lines(item.citations, theme, width)
 
 
 def _reasoning_lines(

@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator
 
 from tiller_client.program_name import program
 from tiller_client.rendering.facts import Facts
-from tiller_client.rendering.items import citation_lines, verb_lines
+from tiller_client.rendering.items import answer_notes, verb_lines
 from tiller_client.rendering.labels import (
-    STATE_NOTES,
     as_shown,
     background_line,
     input_line,
@@ -56,8 +55,7 @@ def transcript(
         if not isinstance(item, AssistantMessage):
             return "\n".join(verb_lines(item, Facts(), width, columns, theme, whole=whole))
         text = wrapped(sanitized(item.text).rstrip("\n"), columns)
-        text += theme.dim(STATE_NOTES.get(item.state, ""))
-        return "\n".join([text, *citation_lines(item.citations, theme, width - 1)])
+        return "\n".join([text, *answer_notes(item, width - 1, theme)])
 
     lines += _history(snapshot, theme, columns, show, tail)
     lines.extend(request_block(request, theme, width) for request in snapshot.requests)
