@@ -186,20 +186,26 @@ async def test_a_log_whose_pages_are_damaged_is_said_by_doctor_and_by_who_needs_
 async def test_damage_that_was_met_is_said_by_doctor_and_ls_until_the_restart(
     daemon: Daemon, nursery: trio.Nursery, workspace: Path
 ) -> None:
-    """The damage is in one event, so that no check of pages finds it."""
+    """The damage is in one row, so that no check of pages finds it."""
     session_id = await _one_session(daemon, nursery, workspace)
     path = daemon.places.state / LOG_FILE
-    path.write_bytes(path.read_bytes().replace(MARK.encode(), MARK[::-1].encode()))
-    daemon.start()
-    shown = tiller(daemon, "show", session_id)
-    assert shown.returncode == 1
-    assert f"of session {session_id} in the log {path} is damaged" in shown.stderr
-    doctor, listed = tiller(daemon, "doctor"), tiller(daemon, "ls")
-    assert doctor.returncode == 1
-    assert f"of session {session_id} in the log {path} is damaged" in doctor.stdout
-    assert listed.returncode == 0
-    assert session_id[-8:] in listed.stdout
-    assert "is damaged" in listed.stderr
+    sound = path.read_bytes()
+    for row, field in (("event", b"last_message"), ("the row", b"last_line")):
+        at = sound.index(MARK.encode(), sound.index(field))
+        path.write_bytes(sound[:at] + MARK[::-1].encode() + sound[at + len(MARK) :])
+        daemon.start()
+        shown = tiller(daemon, "show", session_id)
+        assert shown.returncode == 1
+        said = f"of session {session_id} in the log {path} is damaged"
+        assert row in shown.stderr
+        assert said in shown.stderr
+        doctor, listed = tiller(daemon, "doctor"), tiller(daemon, "ls")
+        assert doctor.returncode == 1
+        assert said in doctor.stdout
+        assert listed.returncode == 0
+        assert (session_id[-8:] in listed.stdout) == (row == "event")
+        assert "is damaged" in listed.stderr
+        await daemon.terminate()
 
 
 @pytest.mark.parametrize(("version", "advice"), [(999, "the newer"), (1, "the older")])

@@ -252,13 +252,16 @@ def _mounts(
         if not is_own and _is_visible(path, mounts):
             mounts[path] = _hide(path, is_folder=path.is_dir())
             mounts |= _pins(path, mounts)
+    for path in profile.read_only:
+        mounts |= _pins(path, mounts)
     return mounts
 
 
 def _pins(path: Path, mounts: Mapping[Path, Mount]) -> dict[Path, Mount]:
-    """Return mounts of the writable directories above a hidden path, which then can't be moved.
+    """Return mounts of the writable directories above a path, which then can't be moved.
 
-    A moved directory would take the hidden path to a place where later commands can see it.
+    A moved directory would take a hidden path to a place where later commands can see it, and a
+    command could make another file at the place of a protected one.
     """
     return {
         parent: _write(parent)

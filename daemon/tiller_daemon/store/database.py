@@ -136,6 +136,10 @@ class Database:
         self._leave_to_thread()
         self._result(job)
 
+    def met(self, damage: LogError) -> None:
+        """Note damage to what was read, so that it is among the `problems`."""
+        self._damage = damage.message
+
     def problems(self) -> tuple[str, ...]:
         """Return sentences about the latest damage, and about why nothing can be stored."""
         return tuple(filter(None, (self._damage, self._transactions.problem())))
@@ -190,7 +194,7 @@ class Database:
         if isinstance(job.error, sqlite3.Error):
             job.error = log_error(job.error, self._path)
         if isinstance(job.error, LogError) and job.error.kind == "corrupt":
-            self._damage = job.error.message
+            self.met(job.error)
         if job.error is not None:
             raise job.error
         return job.result  # pyright: ignore[reportReturnType]

@@ -125,7 +125,11 @@ class SqliteLog:
     async def session(self, session_id: str) -> SessionRow | None:
         """Return the row of a session; see `Log.session`."""
         rows = await self._look_up(f"{SELECT_SESSION} WHERE session_id = ?", session_id)
-        return session_of(rows[0], self._file) if rows else None
+        try:
+            return session_of(rows[0], self._file) if rows else None
+        except LogError as error:
+            self._database.met(error)
+            raise
 
     async def sessions(
         self,
@@ -136,7 +140,7 @@ class SqliteLog:
         limit: int,
         after: str | None,
     ) -> list[SessionRow]:
-        """Return a page of rows; see `Log.sessions`. A damaged row is skipped and logged."""
+        """Return a page of rows; see `Log.sessions`. A damaged row is skipped and reported."""
         query = f"{SELECT_SESSION} WHERE archived = ?"
         values: list[Any] = [archived]
         if owner_id is not None:
@@ -194,6 +198,7 @@ class SqliteLog:
         try:
             return session_of(values, self._file)
         except LogError as error:  # one damaged row must not hide the other sessions
+            self._database.met(error)
             structlog.get_logger().warning("session_row_damaged", message=error.message)
             return None
 

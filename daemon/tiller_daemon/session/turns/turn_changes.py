@@ -5,7 +5,7 @@ restores files from them.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -177,18 +177,20 @@ class TurnChanges:
             return self._unknown()
         if not changes:
             return None
-        # A revert must not put back what was put aside because other programs would execute it.
-        place = Path(self._workspace).resolve()
-        gone = (change.path for change in changes if change.after is None)
-        foreign = (*foreign, *(path for path in gone if self._is_planted(place / path)))
         named = tuple(map(file_change, changes[:FILES_NAMED_MAX]))
         return structs.replace(
             patch,
             files=tuple(change.path for change in named),
             changes=named,
             more=len(changes) - len(named),
-            unknown=_few_places(foreign),
+            unknown=_few_places((*foreign, *self._planted(changes))),
         )
+
+    def _planted(self, changes: Sequence[TreeChange]) -> Iterator[str]:
+        """Yield what was put aside; a revert must not put it back, as programs would execute it."""
+        place = Path(self._workspace).resolve()
+        gone = (change.path for change in changes if change.after is None)
+        return (path for path in gone if self._is_planted(place / path))
 
     def _within(self) -> tuple[str, ...]:
         scope = self.limits.scope
