@@ -12,6 +12,7 @@ from tiller_daemon.policy.rules import (
     decide,
     denies_all,
     evaluate,
+    grants,
     patterns_for_always,
 )
 from tiller_daemon.sandbox.level import SandboxLevel
@@ -211,3 +212,19 @@ def test_what_is_denied_for_everything_is_denied_for_each_thing(permission, rule
 def test_without_exceptions_the_last_rule_says_whether_everything_is_denied(rules):
     about = [rule for rule in rules if rule.permission == "bash"]
     assert denies_all("bash", None, rules) == bool(about and about[-1].action == "deny")
+
+
+@each(
+    ("path", "action"),
+    [
+        (".npmrc.disabled", "ask"),
+        (".npmrc.disabled-0123456789abcdef", "ask"),
+        (".docker.disabled/config.json", "ask"),
+        ("sub/.netrc.disabled", "ask"),
+        (".vscode.disabled/tasks.json", "allow"),
+        ("ci.yml.disabled", "allow"),
+    ],
+)
+def test_what_was_put_aside_is_protected_by_the_name_that_it_had(path, action):
+    assert evaluate("read", path, BUILT_IN) == action
+    assert evaluate("read", path, (*BUILT_IN, *grants("read", (path,)))) == "allow"

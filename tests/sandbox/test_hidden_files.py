@@ -53,6 +53,20 @@ async def test_no_build_moves_a_hidden_file_to_where_the_next_one_sees_it(
     assert jail.said.endswith("ran\n")
 
 
+@pytest.mark.parametrize("who", WHO)
+async def test_no_build_moves_the_directory_above_the_daemons_configuration(
+    jail: Jail, who: str
+) -> None:
+    place = jail.workspace / "tools" / "conf" / "tiller"
+    place.mkdir(parents=True)
+    (place / "config.toml").write_text("mine\n")
+    run = Runner(jail, who, protected=(place,))
+    for directory in ("tools", "tools/conf", "tools/conf/tiller"):
+        await run.run(f"mv {directory} moved; mkdir -p {directory}; echo evil >{place}/config.toml")
+    assert (place / "config.toml").read_text() == "mine\n"
+    assert "busy" in jail.said
+
+
 LINKS: Final = {
     "nowhere": "/nowhere/at/all",
     "to a missing file": "missing",

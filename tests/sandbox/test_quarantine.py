@@ -31,8 +31,8 @@ def jail() -> Generator[Jail]:
 class Runner:
     """Runs commands in a jail's workspace as the daemon would: it scans before and after."""
 
-    def __init__(self, jail: Jail, who: str) -> None:
-        self.jail, self.workspace = jail, jail.workspace
+    def __init__(self, jail: Jail, who: str, protected: tuple[Path, ...] = ()) -> None:
+        self.jail, self.workspace, self._protected = jail, jail.workspace, protected
         self._prefix = jail.as_user(who)
         self._found = sandbox_for("bubblewrap", self._prefix, jail.root)
         self._scanner = Scanner(jail.workspace, lambda name: name.endswith(".env"))
@@ -51,7 +51,7 @@ class Runner:
         found = self._scanner.scan()
         sandboxes = Sandboxes(
             lambda: self._found, self.jail.home, {}, private=(self.jail.runtime,),
-            records=self.records,
+            protected=lambda: self._protected, records=self.records,
         )  # fmt: skip
         sandbox = sandboxes.make(
             level,

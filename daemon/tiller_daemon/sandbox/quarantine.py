@@ -36,7 +36,8 @@ DISABLED: Final = ".disabled"
 QUARANTINED: Final = "quarantined"
 """The code of the warning for the user."""
 
-_IS_DISABLED: Final = re.compile(rf"\{DISABLED}(?:-[0-9a-f]{{16}})?\Z")
+PUT_ASIDE: Final = re.compile(rf"\{DISABLED}(?:-[0-9a-f]{{16}})?(?=/|\Z)")
+"""What was appended to names in a path."""
 
 NAME_BYTES_MAX: Final = 200
 """How much of a name is kept when it is put aside; file systems allow 255 bytes."""
@@ -44,7 +45,7 @@ NAME_BYTES_MAX: Final = 200
 NAMED_MAX: Final = 20
 """How many entries a message names; a command may make any number."""
 
-PUT_ASIDE: Final = (
+TELL_PUT_ASIDE: Final = (
     "The command made what other programs execute by themselves: {names}. It was renamed to "
     "{renamed}. To let commands create such a name, add its path to `sandbox.writable`."
 )
@@ -209,7 +210,7 @@ def _listed(watch: Watch, nested: Sequence[Path]) -> dict[str, _Identity]:
 
 def _top_level(watch: Watch) -> Iterator[Path]:
     for name in _names(watch.workspace):
-        if _IS_DISABLED.search(name):
+        if PUT_ASIDE.search(name):
             continue
         if watch.git_use == "work_tree":
             is_watched = name.casefold() in MAKE_REPOSITORIES
@@ -337,7 +338,7 @@ def _put_aside_new(
         except OSError as error:
             yield STAYS.format(name=name, why=f"it can't be renamed ({error.strerror})")
     if names:
-        yield PUT_ASIDE.format(names=_shown(names), renamed=_shown(renamed))
+        yield TELL_PUT_ASIDE.format(names=_shown(names), renamed=_shown(renamed))
 
 
 def _is_at_top(watch: Watch, path: str | Path, names: Collection[str]) -> bool:

@@ -14,6 +14,7 @@ from tiller_daemon.policy.shell.programs import word_set
 from tiller_daemon.policy.shell.purposes import Purpose, purpose_of, subcommands
 from tiller_daemon.sandbox.base import GitUse
 from tiller_daemon.sandbox.level import SandboxLevel
+from tiller_daemon.sandbox.quarantine import PUT_ASIDE
 from tiller_protocol.settings import Action, Rule
 
 SANDBOXED: Final = "sandboxed"
@@ -99,11 +100,14 @@ def last_match(permission: str, subject: str, rules: Sequence[Rule]) -> Rule | N
     """Return the matching rule that decides: the last matching rule, or a granted rule.
 
     A rule's permission may be a glob, too. A granted rule is stronger than any rule except one that
-    would deny: a user who answers a question about one call must not undo an earlier denial.
+    would deny: a user who answers a question about one call must not undo an earlier denial. A file
+    that was put aside is also protected by rules for the name that it had.
     """
     granted: Rule | None = None
+    original = PUT_ASIDE.sub("", subject) if permission == "read" else subject
     for rule in reversed(rules):
-        if not globs.matcher(rule.pattern)(subject):
+        matches = globs.matcher(rule.pattern)
+        if not (matches(subject) or (original != subject and matches(original))):
             continue
         if not (globs.matches(rule.permission, permission) or _implies(rule, permission)):
             continue
