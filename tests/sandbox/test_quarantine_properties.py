@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tiller_daemon.sandbox.known_paths import is_executed, is_product
@@ -75,6 +75,7 @@ def contents(root: Path) -> list[str]:
     return sorted(found)
 
 
+@settings(max_examples=30)  # Each asks git several times.
 @given(st.lists(steps, max_size=12), st.lists(steps, max_size=25))
 def test_no_new_name_that_programs_execute_stays_and_no_content_is_lost(
     before: list[tuple[object, ...]], after: list[tuple[object, ...]]

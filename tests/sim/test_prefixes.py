@@ -29,7 +29,7 @@ from tiller_protocol.items import Item, UserMessage
 from tiller_protocol.lifecycle import LifecycleState, advance
 from tiller_protocol.snapshot import Snapshot
 
-PROGRAMS = int(os.environ.get("TILLER_PREFIX_PROGRAMS", "34"))
+PROGRAMS = int(os.environ.get("TILLER_PREFIX_PROGRAMS", "17"))
 """At least as many sessions: forks come on top."""
 
 GROUP_PROGRAMS = 17

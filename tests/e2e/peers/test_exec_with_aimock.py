@@ -161,7 +161,7 @@ def test_a_stream_that_breaks_is_asked_for_again_and_its_piece_is_told_apart(
     assert first == second
 
     shown = home.tiller("show")
-    assert f"{void.text} (discarded)" in shown.out
+    assert f"{void.text}\n(discarded)" in shown.out
     aimock.answer({"userMessage": "go on"}, {"content": "seven"})
     assert home.tiller("exec", "-C", str(project), "--session", "last", "go on").out == "seven\n"
     last = asked(aimock)[-1]
