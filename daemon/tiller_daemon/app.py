@@ -8,10 +8,9 @@ Nurseries and one exit stack keep the order.
 import os
 import secrets
 import shutil
-import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -20,18 +19,15 @@ import structlog
 import trio
 
 from tiller_daemon import DAEMON_VERSION
-from tiller_daemon.config import Configuration, LastingRules, LiveConfiguration, TrustedProjects
+from tiller_daemon.config import LastingRules, TrustedProjects
 from tiller_daemon.config.http_proxy import proxies_of
 from tiller_daemon.config.lasting_rules import RULES_FILE
 from tiller_daemon.files.changes import recover_changes
 from tiller_daemon.hooks.runner import HookRunner
 from tiller_daemon.idle_imports import import_when_idle
-from tiller_daemon.isolation import environment_of_commands
+from tiller_daemon.live_parts import LOGINS_FOLDER, QUARANTINE_FOLDER, LiveParts, mcp_servers
 from tiller_daemon.lsp.definitions import list_definitions
 from tiller_daemon.lsp.servers import LanguageServers
-from tiller_daemon.mcp.environment import ServerEnvironment
-from tiller_daemon.mcp.login_store import LoginStore
-from tiller_daemon.mcp.servers import McpServers
 from tiller_daemon.memory import tune_memory
 from tiller_daemon.models.recording import forget_recording
 from tiller_daemon.options import Options
@@ -39,22 +35,16 @@ from tiller_daemon.policy.rules import BUILT_IN as BUILT_IN_RULES
 from tiller_daemon.policy.rules import evaluate
 from tiller_daemon.private import make_directory, tighten
 from tiller_daemon.processes.environment import (
-    CALL_MARKER,
     DAEMON_MARKER,
-    child_environment,
-    without_secrets,
 )
 from tiller_daemon.processes.fork_server import running_fork_server
 from tiller_daemon.processes.process_tree import forbid_tracing, sweep
 from tiller_daemon.providers import Providers
 from tiller_daemon.sandbox.quarantine import finish_abandoned
-from tiller_daemon.sandbox_setup import home, key_files, key_variables, make_sandboxes
-from tiller_daemon.search_tools import SearchTools
+from tiller_daemon.sandbox_setup import home, key_files
 from tiller_daemon.server import SubmissionServer
 from tiller_daemon.service_manager import (
     feed_watchdog,
-    notify_reloaded,
-    notify_reloading,
     notify_service_manager,
 )
 from tiller_daemon.session.clock import system_clock
@@ -75,7 +65,6 @@ from tiller_daemon.store.base import Log, newest_activity
 from tiller_daemon.store.log import open_log
 from tiller_daemon.store.search_index import SearchIndex
 from tiller_daemon.tools import BUILT_IN
-from tiller_daemon.tools.base import WebAccess
 from tiller_daemon.transport.base import Transport
 from tiller_daemon.transport.nng import NngTransport
 from tiller_daemon.transport.state_directory import HeldDirectories, hold_directories
@@ -99,13 +88,7 @@ SPILL_FOLDER = "spill"
 JOURNALS_FOLDER = "journals"
 """The folder for journals of unfinished changes of several files."""
 
-QUARANTINE_FOLDER = "quarantine"
-"""The folder for records of running commands (see `sandbox.quarantine`)."""
-
 SNAPSHOTS_FOLDER = "snapshots"
-
-LOGINS_FOLDER = "mcp-logins"
-"""The folder for MCP servers' tokens."""
 
 
 async def serve(
@@ -139,10 +122,10 @@ async def serve(
         stack.push_async_callback(providers.aclose)
         transport = stack.enter_context(NngTransport(held.runtime.path, MESSAGE_BYTES_MAX))
         held.runtime.note_sockets()
-        servers = _mcp_servers(options, opened, providers)
+        servers = mcp_servers(options, opened, providers)
         definitions = list_definitions(options.configuration.lsp)
         languages = LanguageServers(definitions, servers.environment.inherited, home())
-        live = _LiveParts(options, opened, providers, servers, languages)
+        live = LiveParts(options, opened, providers, servers, languages)
         hooks = HookRunner(live.variables)
         index = SearchIndex(options.places.state / SEARCH_FILE, opened.log_id)
         search = SearchableSessions(opened, index)
@@ -172,7 +155,7 @@ async def _serve_sessions(
     supervisor: Supervisor,
     held: HeldDirectories,
     transport: Transport,
-    live: "_LiveParts",
+    live: LiveParts,
     task_status: trio.TaskStatus[None],
 ) -> None:
     snapshots = services.files.snapshots
@@ -201,101 +184,11 @@ async def _serve_sessions(
         session_nursery.cancel_scope.cancel()
 
 
-class _LiveParts:
-    """The parts that depend on the configuration; a changed file takes effect with the next op."""
-
-    def __init__(
-        self,
-        options: Options,
-        opened: Log,
-        providers: Providers,
-        servers: McpServers,
-        languages: LanguageServers,
-    ) -> None:
-        self.configuration = LiveConfiguration(options.configuration, options.load, options.file)
-        self.providers = providers
-        self.servers = servers
-        self.languages = languages
-        self.search_tools = SearchTools(os.environ)
-        self.search_tools.configure(options.configuration, providers.secret_names)
-        records = options.places.state / QUARANTINE_FOLDER
-        self.sandboxes = make_sandboxes(options.places, options.configuration, records)
-        self._log_id = opened.log_id
-        self._refreshing = trio.Lock()
-
-    async def refresh(self) -> None:
-        """Apply the configuration file if it has changed."""
-        # Usually nothing has changed, and not even the lock is needed.
-        if self.configuration.is_current:
-            return
-        async with self._refreshing:
-            if not await self.configuration.refresh():
-                return
-            now = self.configuration.now
-            self.providers.configure(now)
-            self.search_tools.configure(now, self.providers.secret_names)
-            logins = self.servers.environment.logins
-            environment = _server_environment(now, self._log_id, self.providers, logins)
-            self.servers.configure(now.mcp, environment)
-            self.languages.configure(list_definitions(now.lsp), environment.inherited)
-            self.sandboxes.hide(key_files(now))
-
-    async def refresh_on_signal(self) -> None:
-        """Apply a changed configuration file also at SIGHUP, which service managers send."""
-        with trio.open_signal_receiver(signal.SIGHUP) as signals:
-            async for _ in signals:
-                notify_reloading()
-                await self.refresh()
-                notify_reloaded(self.configuration.problem)
-
-    def variables(self, call_id: str) -> Mapping[str, str]:
-        """Return the environment of a process that works for a call, or for no call if ""."""
-        # Keys fetched since the start, from a file or a command, may be in a variable as well.
-        keys = (*self.providers.secret_values(), *self.search_tools.secrets())
-        inherited = without_secrets(self.servers.environment.inherited, keys)
-        return {**inherited, CALL_MARKER: call_id} if call_id else inherited
-
-    async def discover(self, session_id: str) -> None:
-        """Prepare the configuration, MCP servers and models for a turn of the session."""
-        # Turns also start without an op, for example when a new daemon resumes them.
-        await self.refresh()
-        # Usually no models have to be searched for, so no task is needed.
-        if self.providers.has_default:
-            await self.servers.ready(session_id)
-            return
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.servers.ready, session_id)
-            await self.providers.discover()
-
-
-def _mcp_servers(options: Options, opened: Log, providers: Providers) -> McpServers:
-    configuration = options.configuration
-    logins = LoginStore(options.places.state / LOGINS_FOLDER)
-    environment = _server_environment(configuration, opened.log_id, providers, logins)
-    return McpServers(configuration.mcp, environment)
-
-
-def _server_environment(
-    configuration: Configuration, log_id: str, providers: Providers, logins: LoginStore
-) -> ServerEnvironment:
-    hidden, started = providers.secret_names, environment_of_commands()
-    hidden |= key_variables(configuration)
-    return ServerEnvironment(
-        inherited=child_environment(started, hidden, log_id, "", configuration.env_keep),
-        environ=os.environ,
-        provider_key_names=providers.secret_names,
-        provider_keys=providers.secret_values,
-        home=home(),
-        logins=logins,
-        web=WebAccess(configuration.fetch.private_addresses, proxies_of(os.environ)),
-    )
-
-
 def _services(
     options: Options,
     opened: Log,
     publish: Publish,
-    live: _LiveParts,
+    live: LiveParts,
     hooks: HookRunner,
 ) -> Services:
     spill = options.places.state / SPILL_FOLDER
@@ -353,7 +246,7 @@ def _services(
     )
 
 
-def _user_settings(options: Options, live: _LiveParts) -> UserSettings:
+def _user_settings(options: Options, live: LiveParts) -> UserSettings:
     trust, configuration = options.places.state / TRUST_FILE, live.configuration
     return UserSettings(
         configuration=lambda: configuration.now,
@@ -369,7 +262,7 @@ def _user_settings(options: Options, live: _LiveParts) -> UserSettings:
     )
 
 
-def _is_secret(live: _LiveParts, workspace: Path, name: str) -> bool:
+def _is_secret(live: LiveParts, workspace: Path, name: str) -> bool:
     """Whether snapshots leave a file out, because reading needs permission or it holds a key."""
     keys = {os.path.realpath(file) for file in key_files(live.configuration.now)}
     return evaluate("read", name, BUILT_IN_RULES) != "allow" or f"{workspace}/{name}" in keys

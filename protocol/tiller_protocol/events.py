@@ -4,7 +4,7 @@ Events are published once they are in the log. `lifecycle` defines their order, 
 resulting state.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Struct
 
@@ -26,7 +26,7 @@ from tiller_protocol.items import (
     Usage,
     UsdCost,
 )
-from tiller_protocol.settings import Approve, Budget, FollowUps, SandboxMode, Settings, TurnChoices
+from tiller_protocol.settings import Settings, TurnChoices, TurnContextShown
 
 Outcome = Literal["completed", "interrupted", "failed", "blocked", "limit_reached"]
 Channel = Literal["text", "arguments", "output"]
@@ -111,39 +111,6 @@ class QueueChanged(Body, frozen=True, tag="queue_changed"):
         bool,
         doc("Whether the inputs wait until `turn_continue`, `promote` or new input starts a turn."),
     ] = False
-
-
-class TurnContextShown(Struct, frozen=True, omit_defaults=True):
-    """The context of a turn for frontends: everything except secrets."""
-
-    workspace: Annotated[str, doc("Absolute path of the workspace.")]
-    agent: Annotated[str, doc("Name of the agent.")]
-    model: Annotated[str, doc("Model of the turn, as `provider/model`.")]
-    variant: Annotated[str, doc("Variant of the model; empty if there is none.")]
-    approve: Annotated[Approve, doc("What happens to a call if no permission rule decides.")]
-    max_steps: Annotated[int, doc("Maximum number of model requests in the turn.")]
-    tools: Annotated[tuple[str, ...], doc("Names of the tools offered to the model.")]
-    context_window: Annotated[int, doc("Context window of the model, in tokens.")]
-    turn_budget: Annotated[Budget, doc("Limit for this turn.")] = Budget()
-    session_budget: Annotated[Budget, doc("Limit for the whole session.")] = Budget()
-    output_schema: Annotated[
-        dict[str, Any] | None, doc("JSON Schema that the final message must match.")
-    ] = None
-    system_prompt: Annotated[str, doc("System prompt, exactly as the model gets it.")] = ""
-    sandbox: Annotated[SandboxMode, doc("What commands are allowed to do.")] = "full_access"
-    follow_ups: Annotated[
-        FollowUps, doc("How many queued inputs a turn takes at a time: one, or all.")
-    ] = "one_at_a_time"
-    read_only: Annotated[
-        bool, doc("Whether the agent is limited to reading, whatever the rules say.")
-    ] = False
-    write_paths: Annotated[
-        tuple[str, ...] | None,
-        doc(
-            "For a sub-agent whose `task` call has `paths`: the only places that the sub-agent is "
-            "allowed to change."
-        ),
-    ] = None
 
 
 class TurnStarted(Body, frozen=True, tag="turn_started"):

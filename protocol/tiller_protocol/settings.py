@@ -1,4 +1,4 @@
-"""A session's settings, a turn's overrides and permission rules, and ops on these rules."""
+"""Settings of sessions and turns, the context in which a turn runs, and ops on permission rules."""
 
 from typing import Annotated, Any, Literal
 
@@ -137,6 +137,39 @@ class TurnChoices(Struct, frozen=True, omit_defaults=True):
 
     overrides: Annotated[TurnOverrides, doc("Choices that came with the input.")] = TurnOverrides()
     system: Annotated[str, doc("Text that the input added to the system prompt.")] = ""
+
+
+class TurnContextShown(Struct, frozen=True, omit_defaults=True):
+    """The context of a turn for frontends: everything except secrets."""
+
+    workspace: Annotated[str, doc("Absolute path of the workspace.")]
+    agent: Annotated[str, doc("Name of the agent.")]
+    model: Annotated[str, doc("Model of the turn, as `provider/model`.")]
+    variant: Annotated[str, doc("Variant of the model; empty if there is none.")]
+    approve: Annotated[Approve, doc("What happens to a call if no permission rule decides.")]
+    max_steps: Annotated[int, doc("Maximum number of model requests in the turn.")]
+    tools: Annotated[tuple[str, ...], doc("Names of the tools offered to the model.")]
+    context_window: Annotated[int, doc("Context window of the model, in tokens.")]
+    turn_budget: Annotated[Budget, doc("Limit for this turn.")] = Budget()
+    session_budget: Annotated[Budget, doc("Limit for the whole session.")] = Budget()
+    output_schema: Annotated[
+        dict[str, Any] | None, doc("JSON Schema that the final message must match.")
+    ] = None
+    system_prompt: Annotated[str, doc("System prompt, exactly as the model gets it.")] = ""
+    sandbox: Annotated[SandboxMode, doc("What commands are allowed to do.")] = "full_access"
+    follow_ups: Annotated[
+        FollowUps, doc("How many queued inputs a turn takes at a time: one, or all.")
+    ] = "one_at_a_time"
+    read_only: Annotated[
+        bool, doc("Whether the agent is limited to reading, whatever the rules say.")
+    ] = False
+    write_paths: Annotated[
+        tuple[str, ...] | None,
+        doc(
+            "For a sub-agent whose `task` call has `paths`: the only places that the sub-agent is "
+            "allowed to change."
+        ),
+    ] = None
 
 
 class RulesList(Op, frozen=True, tag="rules_list"):

@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from tiller_protocol.doc import doc
-from tiller_protocol.events import TurnContextShown
 from tiller_protocol.ids import IdText
 from tiller_protocol.items import (
     AssistantMessage,
@@ -21,7 +20,7 @@ from tiller_protocol.items import (
     UsdCost,
 )
 from tiller_protocol.op import Op, Result, SessionRef
-from tiller_protocol.settings import Positive, TurnOverrides
+from tiller_protocol.settings import Positive, TurnContextShown, TurnOverrides
 
 RESUMED = "resumed"
 """Code of the notice that a turn continues after a restart of the daemon."""

@@ -19,7 +19,6 @@ from tiller_protocol.events import (
     StepEnded,
     StepStarted,
     ToolCallUpdated,
-    TurnContextShown,
     TurnEnded,
     TurnStarted,
     WarningRaised,
@@ -34,7 +33,7 @@ from tiller_protocol.items import (
     Usage,
     UserMessage,
 )
-from tiller_protocol.settings import Settings
+from tiller_protocol.settings import Settings, TurnContextShown
 
 CONTEXT = TurnContextShown("/w", "default", "p/m", "", "ask", 9, (), 1000)
 USAGE = Usage(3, 1, 2, 0)

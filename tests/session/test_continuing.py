@@ -9,7 +9,7 @@ from support.world import World
 from tiller_daemon.models.scripted import CallPart, Failure, HangPart, Script, ScriptStep, TextPart
 from tiller_daemon.session.turns.starting import CONTINUED
 from tiller_protocol.answers import Queued, SessionResult, Started
-from tiller_protocol.events import QueueChanged, StepStarted, TurnContextShown, TurnStarted
+from tiller_protocol.events import QueueChanged, StepStarted, TurnStarted
 from tiller_protocol.items import Notice, UserMessage
 from tiller_protocol.ops import (
     Compact,
@@ -21,7 +21,7 @@ from tiller_protocol.ops import (
     Shell,
     TurnContinue,
 )
-from tiller_protocol.settings import Budget, TurnOverrides
+from tiller_protocol.settings import Budget, TurnContextShown, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
 
 HANGS = ScriptStep(parts=(HangPart(),))

@@ -32,14 +32,13 @@ from tiller_protocol.events import (
     SessionCreated,
     StepEnded,
     StepStarted,
-    TurnContextShown,
     TurnEnded,
     TurnStarted,
 )
 from tiller_protocol.fold import fold
 from tiller_protocol.items import ItemId, Patch, Usage
 from tiller_protocol.ops import Revert, Unrevert
-from tiller_protocol.settings import Settings
+from tiller_protocol.settings import Settings, TurnContextShown
 from tiller_protocol.snapshot import Snapshot
 
 PATHS = ("a", "b", "d", "d/a", "d/b", "d/e/f")

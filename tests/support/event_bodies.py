@@ -9,12 +9,12 @@ from tiller_protocol.events import (
     ItemDelta,
     ItemStarted,
     ToolCallUpdated,
-    TurnContextShown,
     TurnEnded,
     TurnStarted,
 )
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import AssistantMessage, ToolCall, Usage
+from tiller_protocol.settings import TurnContextShown
 
 Tiller = Callable[..., tuple[int, str, str]]
 """Runs `tiller` with the given arguments; returns its exit status, stdout and stderr."""

@@ -13,9 +13,9 @@ from tiller_daemon.models.base import ToolSpec
 from tiller_daemon.tools.write_scope import WriteScope
 from tiller_daemon.turn.budget import Spent
 from tiller_protocol.errors import ErrorInfo
-from tiller_protocol.events import Outcome, TurnContextShown
+from tiller_protocol.events import Outcome
 from tiller_protocol.items import Usage
-from tiller_protocol.settings import Approve, Budget, FollowUps, Rule
+from tiller_protocol.settings import Approve, Budget, FollowUps, Rule, TurnContextShown
 
 DEFAULT_CONTEXT_WINDOW_TOKENS = 128_000
 """Assumed for a model whose window neither the configuration nor the catalog knows."""

@@ -6,9 +6,8 @@ from tiller_client.chat.rows import heading_rows
 from tiller_client.chat.status import NOTE_ROWS_MAX, Facts, Notes, beside, status_rows
 from tiller_client.rendering.style import Theme
 from tiller_client.rendering.text import cells
-from tiller_protocol.events import TurnContextShown
 from tiller_protocol.items import Request
-from tiller_protocol.settings import Settings
+from tiller_protocol.settings import Settings, TurnContextShown
 from tiller_protocol.snapshot import Snapshot
 from tiller_protocol.turns import OpenTurn
 
