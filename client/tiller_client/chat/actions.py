@@ -19,7 +19,6 @@ from tiller_client.errors import TillerError, UsageError
 from tiller_protocol.items import QueuedInput
 from tiller_protocol.ops import (
     Answer,
-    Interrupt,
     QueueEdit,
     SessionConfigure,
     Shell,
@@ -115,7 +114,7 @@ class Actions:
         Return whether any input waits.
         """
         state = self._state
-        self._submitter.submit(Interrupt(self._id))
+        self._submitter.interrupt()
         waiting = [one for one in state.snapshot.queue if is_in_text(one, state.snapshot.workspace)]
         texts: list[str] = []
 

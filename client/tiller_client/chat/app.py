@@ -30,6 +30,7 @@ from tiller_client.chat.terminal.backdrop import kind_of
 from tiller_client.chat.terminal.keyboard import Keyboard, type_ahead
 from tiller_client.chat.terminal.typed_ahead import waiting
 from tiller_client.connecting.runtime import my_places
+from tiller_client.connecting.silence import Silence
 from tiller_client.console import say
 from tiller_client.errors import RejectedError, StartedOver, TillerError
 from tiller_client.program_name import program
@@ -130,6 +131,13 @@ class Chat:
         self.state.conversation.children = self.sub_agents.items
         self.sub_agents.look(self.state.snapshot)
         loop = asyncio.get_running_loop()
+        # Nothing else may write to the terminal.
+        said = Silence.say
+
+        def say(text: str) -> None:
+            loop.call_soon_threadsafe(self.state.say, text)
+
+        Silence.say = say
         for number in (signal.SIGHUP, signal.SIGTERM):
             loop.add_signal_handler(number, self.leave)
         tasks = BackgroundTasks(self.app)
@@ -142,6 +150,7 @@ class Chat:
                 screen.begin()
                 await self.app.run_async(set_exception_handler=False, handle_sigint=False)
         finally:
+            Silence.say = said
             await tasks.end()
             await self.sub_agents.end()
             self.actions.clipboard.close()

@@ -10,11 +10,16 @@ from tiller_client.chat.attaching import attachments
 from tiller_client.chat.state import ChatState
 from tiller_client.errors import RejectedError, TillerError, UsageError
 from tiller_protocol.answers import AnyResult, CatalogResult, Created
-from tiller_protocol.ops import AnyOp, Catalog, SessionConfigure, SessionFork, UserInput
+from tiller_protocol.ops import AnyOp, Catalog, Interrupt, SessionConfigure, SessionFork, UserInput
 from tiller_protocol.settings import Settings
 
 RETRY_S = 0.5
 """Time between two attempts to reach a daemon that can't be started or does not answer."""
+
+WAIT_TOLD_S = 0.5
+"""After this time without an answer, the user is told that a text waits; most come in 10 ms."""
+
+WAITS = "your text waits until what runs now has ended; Esc interrupts it"
 
 Done = Callable[[AnyResult | None], None]
 Failed = Callable[[TillerError], None]
@@ -27,17 +32,40 @@ class Submitter:
         self._client = client
         self._state = state
         self._submissions: asyncio.Queue[tuple[AnyOp, Done, Failed]] = asyncio.Queue()
+        self._waits = False
+        """Whether an op has been without an answer for `WAIT_TOLD_S`."""
 
     async def send(self) -> None:
         """Send the submissions, one after another, until cancelled."""
         while True:
-            op, done, failed = await self._submissions.get()
+            submission = await self._submissions.get()
+            told = asyncio.get_running_loop().call_later(WAIT_TOLD_S, self._tell_wait)
             try:
-                result = await self._client.submit(op)
-            except TillerError as error:
-                failed(error)
-            else:
-                done(result)
+                await self._send(*submission)
+            finally:
+                told.cancel()
+                self._waits = False
+
+    async def _send(self, op: AnyOp, done: Done, failed: Failed) -> None:
+        try:
+            result = await self._client.submit(op)
+        except TillerError as error:
+            failed(error)
+        else:
+            done(result)
+
+    def _tell_wait(self) -> None:
+        self._waits = True
+        if self._state.is_busy:
+            self._state.say(WAITS)
+
+    def interrupt(self) -> None:
+        """Interrupt the turn; the daemon answers an input only once a user's command has ended."""
+        op = Interrupt(self._state.session_id)
+        if self._waits:
+            self._state.start(self._send(op, lambda _: None, partial(self.failed, "")))
+        else:
+            self.submit(op)
 
     async def look_up(self, op: AnyOp, kind: type[Kind]) -> Kind | None:
         """Return the answer to an op that no user waits for, or `None` if it is rejected.

@@ -230,6 +230,8 @@ def context_line(of: TurnEnded | Snapshot | SessionSummary) -> str:
 def state_word(session: SessionSummary) -> str:
     """What a session does now; if it is idle but its last turn did not complete, how that ended."""
     outcome = session.last_outcome
+    if session.status in ("busy", "retry"):
+        return "working"
     if session.status != "idle" or outcome in (None, "completed"):
         return session.status
     return "limit" if outcome == "limit_reached" else outcome

@@ -115,6 +115,21 @@ async def test_a_hint_that_does_not_fit_is_cut_with_an_ellipsis(
     assert chat.text == chat.text_of_a_wider_one, "no line is wider than the terminal"
 
 
+async def test_a_text_that_waits_for_a_command_is_told_and_escape_ends_the_command_alone(
+    opens: Opens, daemon: Daemon, workspace: Path
+) -> None:
+    chat = opens("-m", daemon.script(always("Linted.")))
+    await chat.shows(READY)
+    gate = Gate(workspace)
+    chat.press(f"!{gate.command}\r")
+    await gate.reached()
+    chat.press("then lint\r")
+    await chat.sees("your text waits until what runs now has ended")
+    chat.press("\x1b")
+    await chat.shows("■ interrupted", "» then lint", "Linted.", "■ completed")
+    gate.close()
+
+
 async def test_enter_steers_and_tab_queues_while_a_turn_is_running(
     opens: Opens, daemon: Daemon, workspace: Path
 ) -> None:
