@@ -1,6 +1,7 @@
 """The actions of keys and commands. They submit ops, whose effects arrive as events."""
 
 import asyncio
+import os
 from functools import partial
 
 from tiller_client.chat.asking import Choice
@@ -33,6 +34,7 @@ BACK = "Esc again: go back to an earlier turn"
 TAKEN_BACK = f"what waited is in the editor again; Ctrl-C clears it; {BACK}"
 LEAVE = "Ctrl-C again leaves"
 CLEARED = f"text cleared; Up brings it back; {LEAVE}"
+CLEARED_TO_ANSWER = "text cleared; Up brings it back; Ctrl-C again interrupts the turn"
 STOPPED = f"the turn is interrupted; {LEAVE}"
 STOPPED_WITH_TEXT = "the turn is interrupted; Ctrl-C again clears the text"
 NO_IMAGE = f"there is no image in the clipboard, or none of {', '.join(PROGRAMS)} to read it"
@@ -138,7 +140,10 @@ class Actions:
         state = self._state
         state.asking.cancel()
         said = state.notes.said_before
-        if state.is_busy and said not in (STOPPED, STOPPED_WITH_TEXT, CLEARED):
+        if state.asking.request is not None and not state.editor.is_empty:
+            state.editor.take()
+            state.say(CLEARED_TO_ANSWER)
+        elif state.is_busy and said not in (STOPPED, STOPPED_WITH_TEXT, CLEARED):
             has_text = self._interrupt() or not state.editor.is_empty
             state.say(STOPPED_WITH_TEXT if has_text else STOPPED)
         elif not state.editor.is_empty:
@@ -223,6 +228,8 @@ class Actions:
             self._submitter.input(text, written, typed, queue=False)
         elif named(name) is not None:
             self.run(name, _argument(text))
+        elif os.path.lexists(f"/{name}"):
+            self._submitter.input(text, written, typed, queue=False)  # It begins with a path.
         else:
             suggestion = similar(name, [one.name for one in COMMANDS] + self._custom())
             hint = f"did you mean /{suggestion}?" if suggestion else "see /help"

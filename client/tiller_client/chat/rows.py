@@ -108,7 +108,7 @@ def how_to_answer(asking: Asking, now: float, *, editor_is_empty: bool) -> str:
         return (
             "Enter answers with your text"
             if asking.takes_text
-            else "to answer, first send or clear what you are writing"
+            else "to answer, first send what you are writing, or clear it with Ctrl-C"
         )
     if not asking.takes_keys(now, editor_is_empty=True):
         return "…"

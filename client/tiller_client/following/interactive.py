@@ -3,6 +3,7 @@
 All verbs that follow a session use this; they decide when to stop and what Ctrl-C does.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterable
 from typing import Literal
@@ -31,6 +32,8 @@ from tiller_protocol.snapshot import SessionSummary
 
 STEER_HINT = "»"
 """The bottom line below the output of a running call."""
+
+_COMMAND = re.compile(r"/[a-z]+(?:\s|$)")
 
 IDLE_HINT = "type the next task · Ctrl-C leaves »"
 """The bottom line when a typed line would start a turn."""
@@ -111,6 +114,7 @@ class InteractiveSession:
             goes_on=goes_on,
         )
         self._op_of = op_of or self._input
+        self._has_commands = op_of is not None
         self._requests = _OpenRequests()
         self._says_how_to_answer = says_how_to_answer
         self._is_queued = False
@@ -262,10 +266,11 @@ class InteractiveSession:
     def _take_line(self, line: str) -> None:
         """Answer the request on the screen with a typed line; if there is none, send the line.
 
-        A line that was typed before the request was on the screen never answers it.
+        A line that was typed before the request was on the screen never answers it, nor does a
+        command such as `/interrupt`.
         """
         request = self._requests.by_id.get(self._requests.asked)
-        if request is None:
+        if request is None or (self._has_commands and _COMMAND.match(line)):
             self._send(line)
             return
         reply = read_reply(request, line, rejecting=self._requests.rejecting == request.id)

@@ -61,9 +61,30 @@ async def test_a_message_begun_before_a_question_does_not_answer_it(
     chat = opens("-m", daemon.script(calls(ask()), always("Well then.")))
     await chat.shows(READY)
     chat.press("go\ralso the docs")
-    await chat.sees("? Which name?", "to answer, first send or clear")
+    await chat.sees("? Which name?", "to answer, first send what you are writing")
     chat.press("\r")
     await chat.sees("steers: also the docs", TYPE)
+
+
+async def test_ctrl_c_first_clears_what_was_begun_before_a_question(
+    opens: Opens, daemon: Daemon
+) -> None:
+    chat = opens("-m", daemon.script(calls(ask()), always("Well then.")))
+    await chat.shows(READY)
+    chat.press("go\ralso the docs")
+    await chat.sees("? Which name?", "or clear it with Ctrl-C")
+    chat.press("\x03")
+    await chat.sees("text cleared", TYPE)
+    assert "■ interrupted" not in chat.text
+    chat.press("\x03")
+    await chat.shows("■ interrupted")
+
+
+async def test_a_message_may_begin_with_a_path(opens: Opens, daemon: Daemon) -> None:
+    chat = opens("-m", daemon.script(always("Delete something.")))
+    await chat.shows(READY)
+    chat.press("/tmp is full, why?\r")
+    await chat.shows("» /tmp is full, why?", "Delete something.")
 
 
 @pytest.mark.parametrize(

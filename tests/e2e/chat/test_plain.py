@@ -9,6 +9,7 @@ from e2e.gates import Gate
 from e2e.words import always, bash, calls, text
 from support.chat import ChatTerminal
 from support.daemon import Daemon
+from tiller_daemon.models.scripted import CallPart
 
 Opens = Callable[..., ChatTerminal]
 
@@ -55,6 +56,17 @@ async def test_a_running_turn_is_steered_queued_behind_and_interrupted(
     chat.press("/interrupt\n")
     await chat.shows("interrupted", "1 input waits; continue with: /continue")
     gates[1].close()
+
+
+async def test_a_command_answers_no_question(opens: Opens, daemon: Daemon) -> None:
+    question = CallPart("question", arguments={"text": "Which name?"})
+    chat = opens("-m", daemon.script(calls(question), always("Fine.")), "--plain")
+    await chat.shows(READY)
+    chat.press("begin\n")
+    await chat.shows("Which name?", "your answer")
+    chat.press("/interrupt\n")
+    await chat.shows("■ interrupted")
+    assert "answered" not in chat.text
 
 
 async def test_commands_set_help_and_say_what_is_wrong(opens: Opens, daemon: Daemon) -> None:
