@@ -17,7 +17,7 @@ from tiller_client.rendering.calls import background_lines
 from tiller_client.rendering.facts import Durations, Facts
 from tiller_client.rendering.items import answer_notes, item_lines
 from tiller_client.rendering.labels import as_shown, is_shown
-from tiller_client.rendering.lines import Reporter, revert_line, turn_end_line
+from tiller_client.rendering.lines import Reporter, revert_line, turn_end, turn_end_line
 from tiller_client.rendering.markdown import MarkdownStream
 from tiller_client.rendering.text import sanitized, seconds
 from tiller_client.rendering.wrap import sentence
@@ -41,7 +41,7 @@ from tiller_protocol.items import (
     Reasoning,
     ToolCall,
 )
-from tiller_protocol.snapshot import Snapshot, is_working
+from tiller_protocol.snapshot import Mark, Snapshot, is_working
 from tiller_protocol.turns import LAST_STEP
 
 HISTORY_ITEMS_MAX = 200
@@ -87,9 +87,24 @@ class Conversation:
         if self._printed:
             hint = f"… {self._printed} earlier items: Ctrl-T, or {program()} show"
             lines.append(self._dim(hint))
+        for end, turn in self._cut_short():
+            if end > self._printed:
+                lines += self._advance(end)
+                lines += self._apart([*turn_end(turn, self.look.theme, self.look.width)])
         lines += self.advance()
         self._is_live = True
         return lines
+
+    def _cut_short(self) -> Iterator[tuple[int, Mark]]:
+        """Yield the turns that failed and the like, and the number of items before their ends.
+
+        Of other ends, notices in history tell.
+        """
+        turns = [mark for mark in self.snapshot.marks if mark.step == 0]
+        ends = [*(mark.items for mark in turns[1:]), len(self.snapshot.items)]
+        for turn, end in zip(turns, ends, strict=False):  # Without turns, there is one end.
+            if turn.outcome not in (None, "completed", *TOLD_BY_END.values()):
+                yield end, turn
 
     def take(self, event: Event) -> list[str]:
         """Apply the next event; return the lines that have become final."""
@@ -162,8 +177,9 @@ class Conversation:
         """The lines that have become final through the events so far, including deltas."""
         return list(self._advance())
 
-    def _advance(self) -> Iterator[str]:
-        while self._printed < len(self.snapshot.items):
+    def _advance(self, end: int | None = None) -> Iterator[str]:
+        """Yield the final lines of the items, at most up to the item number `end`."""
+        while self._printed < (len(self.snapshot.items) if end is None else end):
             item = self.snapshot.items[self._printed]
             if item.id in self.snapshot.open_items:
                 if isinstance(item, AssistantMessage):

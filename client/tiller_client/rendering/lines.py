@@ -44,7 +44,7 @@ from tiller_protocol.items import (
     ToolCall,
     Usage,
 )
-from tiller_protocol.snapshot import SessionSummary, Snapshot
+from tiller_protocol.snapshot import Mark, SessionSummary, Snapshot
 
 QUEUED_COLUMNS = 60
 BRANCH_COLUMNS = 30
@@ -194,6 +194,15 @@ def turn_end_line(body: TurnEnded, theme: Theme, width: int = UNCUT, columns: in
     painted = theme.good if body.outcome == "completed" else theme.bad
     text = _figures(outcome, figures, columns)
     return painted(outcome) + theme.dim(text.removeprefix(outcome))
+
+
+def turn_end(turn: Mark | None, theme: Theme, columns: int) -> Iterator[str]:
+    """The outcome of a turn that did not complete, and the reason."""
+    if turn is None or turn.outcome in (None, "completed"):
+        return
+    if turn.error:
+        yield theme.bad(sentence("✗ ", turn.error.message, columns))
+    yield theme.bad(f"■ {turn.outcome.replace('_', ' ')}")
 
 
 def _figures(outcome: str, figures: list[str], columns: int = UNCUT) -> str:

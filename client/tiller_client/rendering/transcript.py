@@ -13,7 +13,13 @@ from tiller_client.rendering.labels import (
     is_shown,
     waiting_line,
 )
-from tiller_client.rendering.lines import branch_line, context_line, fork_line, tokens_line
+from tiller_client.rendering.lines import (
+    branch_line,
+    context_line,
+    fork_line,
+    tokens_line,
+    turn_end,
+)
 from tiller_client.rendering.requests import request_block
 from tiller_client.rendering.style import Theme
 from tiller_client.rendering.text import (
@@ -96,27 +102,18 @@ def _history(
     turn: Mark | None = None
     for at in (*shown[left_out:], len(snapshot.items)):
         while turns and turns[0][1].items <= at:
-            yield from _turn_end(turn, theme, columns)
+            yield from turn_end(turn, theme, columns)
             number, turn = turns.popleft()
             yield f"\n{theme.dim(_turn_line(number, turn))}"
         if at < len(snapshot.items):
             yield show(as_shown(snapshot.items[at], snapshot))
-    yield from _turn_end(turn, theme, columns)
+    yield from turn_end(turn, theme, columns)
 
 
 def _turn_line(number: int, mark: Mark) -> str:
     """A line with a turn's start and duration."""
     took = "" if mark.duration_s is None else f" · {seconds(mark.duration_s)}"
     return f"turn {number} · {local_time(mark.at)}{took}"
-
-
-def _turn_end(turn: Mark | None, theme: Theme, columns: int) -> Iterator[str]:
-    """The outcome of a turn that did not complete, and the reason."""
-    if turn is None or turn.outcome in (None, "completed"):
-        return
-    if turn.error:
-        yield theme.bad(sentence("✗ ", turn.error.message, columns))
-    yield theme.bad(f"■ {turn.outcome.replace('_', ' ')}")
 
 
 def _cost(snapshot: Snapshot) -> str:

@@ -130,6 +130,20 @@ async def test_a_text_that_waits_for_a_command_is_told_and_escape_ends_the_comma
     gate.close()
 
 
+async def test_a_session_that_is_opened_again_says_why_its_turns_failed(
+    opens: Opens, daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    failed = ScriptStep(failures=(Failure("bad_request", "no such key"),), repeat=True)
+    session_id = await frontend.session(workspace, failed)
+    for number, words in enumerate(("one", "two"), 1):
+        await frontend.say(session_id, words)
+        await frontend.turn_ended(session_id, number)
+    chat = opens(session_id)
+    await chat.shows("» one", "no such key", "» two", READY)
+    assert chat.text.count("■ failed") == 2
+    assert chat.text.index("■ failed") < chat.text.index("» two")
+
+
 async def test_enter_steers_and_tab_queues_while_a_turn_is_running(
     opens: Opens, daemon: Daemon, workspace: Path
 ) -> None:
