@@ -70,7 +70,8 @@ def fold(snapshot: Snapshot, event: Event) -> None:
     snapshot.seq = event.seq
     if isinstance(event.body, (TurnEnded, RequestOpened)):
         snapshot.wants_user = event.seq
-    if not isinstance(event.body, SessionSeen):  # Looking at a session is no activity in it.
+    # To look at a session or to rename it is no activity in it.
+    if not isinstance(event.body, (SessionSeen, SessionTitled)):
         snapshot.updated_at = event.time
 
 

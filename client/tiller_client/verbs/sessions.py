@@ -247,7 +247,7 @@ def _list(connection: DaemonConnection, arguments: Namespace) -> None:
     )
     if states:
         sessions = islice((one for one in sessions if state_word(one) in states), wanted)
-    theme, width, now = stdout_theme(), stdout_width(), time.time()
+    theme, width, now = stdout_theme(), stdout_columns(), time.time()
     shown = 0
     for session in sessions:
         if shown == limit:
