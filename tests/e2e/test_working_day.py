@@ -62,6 +62,8 @@ def test_last_is_the_session_that_was_active_last_and_not_the_newest(tiller: Com
     older, newer = (tiller("new").out.strip() for _ in range(2))
     assert newer in tiller("log", "--json").out
     assert tiller("set", older, "title", "Repairs").status == 0
+    assert newer in tiller("log", "--json").out
+    assert tiller("set", older, "approve", "never").status == 0
     assert "Repairs" in tiller("show").out
     assert "Repairs" in tiller("ls", "-n", "1").out
     assert "only the 1 most recently active are listed" in tiller("ls", "-n", "1").out
