@@ -142,7 +142,11 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
             assert_never(body)
 
 
-def _change_session(snapshot: Snapshot, body: AnyBody, time: float) -> None:
+def _change_session(
+    snapshot: Snapshot,
+    body: SessionCreated | SessionConfigured | SessionTitled | SessionArchived | SessionSeen,
+    time: float,
+) -> None:
     match body:
         case SessionCreated():
             _create(snapshot, body, time)
@@ -157,7 +161,7 @@ def _change_session(snapshot: Snapshot, body: AnyBody, time: float) -> None:
         case SessionSeen():
             snapshot.seen = max(snapshot.seen, body.until)
         case _:
-            raise TypeError(body)
+            assert_never(body)
 
 
 def _create(snapshot: Snapshot, body: SessionCreated, time: float) -> None:

@@ -68,6 +68,9 @@ MAKE_REPOSITORIES: Final = frozenset((".git", "head"))
 """The names by which git recognizes a repository, in lower case. Commits have files with any other
 name."""
 
+PLANTED_MAX: Final = 10_000
+"""How many paths are remembered as put aside; a command may make any number."""
+
 BESIDE_HEAD: Final = frozenset(("objects", "refs"))
 """What git needs beside a `HEAD` to recognize a repository without a `.git`, in lower case."""
 
@@ -330,7 +333,8 @@ def _put_aside_new(
             yield CLOSED.format(name=path)
             continue
         try:
-            planted.add(path)
+            # Of too many, any file of the workspace may be one.
+            planted.add(path if len(planted) < PLANTED_MAX else watch.workspace)
             renamed.append(put_aside(root, path))
             names.append(name)
         except FileNotFoundError:
