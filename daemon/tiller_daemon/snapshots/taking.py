@@ -184,7 +184,9 @@ class Taker:
         self._tree = ""
         entries = "".join(lines).encode(errors="surrogateescape")
         await self._shadow.run("update-index", "-z", "--index-info", stdin=entries, on_files=True)
-        names = "\0".join(stored).encode(errors="surrogateescape")
+        # git compares each file with each of these paths, which takes long for many.
+        places = stored if len(stored) < PACKED_FROM else (".",)
+        names = "\0".join(places).encode(errors="surrogateescape")
         arguments = ("add", "--refresh", "--pathspec-from-file=-", "--pathspec-file-nul")
         # Notes the stamps of the files, so that the next listing need not read them again. This
         # fails if a file's directory has become a link.
