@@ -17,6 +17,7 @@ from pathlib import Path
 
 import structlog
 import trio
+from msgspec import structs
 
 from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.config import LastingRules, TrustedProjects
@@ -40,6 +41,8 @@ from tiller_daemon.processes.environment import (
 from tiller_daemon.processes.fork_server import running_fork_server
 from tiller_daemon.processes.process_tree import forbid_tracing, sweep
 from tiller_daemon.providers import Providers
+from tiller_daemon.sandbox.base import CommandSandbox
+from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_daemon.sandbox.quarantine import finish_abandoned
 from tiller_daemon.sandbox_setup import home, key_files
 from tiller_daemon.server import SubmissionServer
@@ -68,6 +71,8 @@ from tiller_daemon.tools import BUILT_IN
 from tiller_daemon.transport.base import Transport
 from tiller_daemon.transport.nng import NngTransport
 from tiller_daemon.transport.state_directory import HeldDirectories, hold_directories
+from tiller_daemon.worktrees.records import WORKTREES_FOLDER, Records
+from tiller_daemon.worktrees.worktrees import Use, Worktrees
 from tiller_protocol.codec import MESSAGE_BYTES_MAX
 from tiller_protocol.ids import ULID_RANDOM_BYTES, Ulids
 from tiller_protocol.places import CONFIG_FILE, DAEMON_OUTPUT_FILE, LOG_FILE
@@ -160,13 +165,17 @@ async def _serve_sessions(
 ) -> None:
     snapshots = services.files.snapshots
     assert snapshots
+    worktrees = services.files.worktrees
+    assert worktrees
     await snapshots.repair()
+    await worktrees.recover()
     server = SubmissionServer(services, supervisor, held.runtime.token, live.providers.survey)
     async with trio.open_nursery() as session_nursery:
         await session_nursery.start(supervisor.run)
         session_nursery.start_soon(live.providers.run)
         newest = await newest_activity(services.log)
         session_nursery.start_soon(snapshots.run, partial(_has_session, services.log), newest)
+        session_nursery.start_soon(worktrees.run)
         session_nursery.start_soon(import_when_idle)
         session_nursery.start_soon(trio.to_thread.run_sync, live.sandboxes.prepare)
         await session_nursery.start(feed_watchdog)
@@ -242,8 +251,29 @@ def _services(
             journals=options.places.state / JOURNALS_FOLDER,
             forget=forget,
             snapshots=snapshots,
+            worktrees=_worktrees(options, live),
         ),
     )
+
+
+def _worktrees(options: Options, live: LiveParts) -> Worktrees:
+    folder = options.places.state / WORKTREES_FOLDER
+
+    def make_sandbox(place: Path, use: Use) -> CommandSandbox | None:
+        policy = structs.replace(
+            live.configuration.now.sandbox, mode="workspace_write", network=use == "script"
+        )
+        return live.sandboxes.make(
+            SandboxLevel.READ_ONLY if use == "read" else SandboxLevel.SESSION,
+            policy,
+            place,
+            folder / "spill",
+            git_use="work_tree" if use == "git" else "",
+            network=use == "script",
+        )
+
+    variables = partial(live.variables, "")
+    return Worktrees(Records(folder), make_sandbox, variables, _id_maker(), time.time)
 
 
 def _user_settings(options: Options, live: LiveParts) -> UserSettings:

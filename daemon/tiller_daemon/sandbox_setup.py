@@ -23,6 +23,7 @@ from tiller_daemon.sandbox.base import SandboxError
 from tiller_daemon.sandbox.detect import find_sandbox
 from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_daemon.sandbox.sandboxes import Sandboxes
+from tiller_daemon.worktrees.records import WORKTREES_FOLDER, Records
 from tiller_protocol.places import ENVIRONMENT_FILE, Places
 
 NOT_FOUND = 127
@@ -40,6 +41,7 @@ def make_sandboxes(
 
     `records` is the directory for records of running commands, which only the daemon may have.
     """
+    worktrees = Records(places.state / WORKTREES_FOLDER)
     sandboxes = Sandboxes(
         lambda: find_sandbox(sys.platform),
         home(),
@@ -47,6 +49,7 @@ def make_sandboxes(
         private=(places.runtime, places.state, places.config / ENVIRONMENT_FILE),
         protected=lambda: (*configuration_places(places.config), *installation_paths()),
         records=records,
+        worktrees=worktrees,
     )
     sandboxes.hide(key_files(configuration))
     return sandboxes

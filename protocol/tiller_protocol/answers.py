@@ -22,6 +22,7 @@ from tiller_protocol.sessions import (
 )
 from tiller_protocol.settings import RulesResult
 from tiller_protocol.turns import Queued, RevertResult, Started, Steered
+from tiller_protocol.worktrees import WorktreeLanded, WorktreeListResult, WorktreeResult
 
 AnyResult = (
     HelloResult
@@ -41,6 +42,9 @@ AnyResult = (
     | McpLoginResult
     | BackupResult
     | RulesResult
+    | WorktreeListResult
+    | WorktreeLanded
+    | WorktreeResult
     | DaemonStatusResult
 )
 

@@ -20,6 +20,8 @@ RejectionCode = Literal[
     "overloaded",
     "too_large",
     "invalid_settings",
+    "worktree",
+    "conflict",
     "unavailable",
     "shutting_down",
     "internal",

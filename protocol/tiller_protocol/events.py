@@ -57,6 +57,7 @@ class SessionCreated(Body, frozen=True, tag="session_created"):
     parent_seq: Annotated[int | None, doc("For a fork: `seq` of the last shared event.")] = None
     owner_id: Annotated[str | None, doc("For a sub-agent: the session that it works for.")] = None
     owner_item_id: Annotated[str | None, doc("For a sub-agent: the call that started it.")] = None
+    worktree: Annotated[str, doc("Name of the worktree around the workspace; may be empty.")] = ""
 
 
 class SessionConfigured(Body, frozen=True, tag="session_configured"):

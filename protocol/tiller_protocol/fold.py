@@ -171,6 +171,7 @@ def _create(snapshot: Snapshot, body: SessionCreated, time: float) -> None:
     snapshot.parent_turns = sum(mark.step == 0 for mark in snapshot.marks)
     snapshot.owner_id = body.owner_id
     snapshot.owner_item_id = body.owner_item_id
+    snapshot.worktree = body.worktree
     snapshot.created_at = time
 
 

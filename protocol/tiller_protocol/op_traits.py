@@ -37,6 +37,7 @@ from tiller_protocol.ops import (
     UserInput,
 )
 from tiller_protocol.sessions import InputHistory, SessionList, SessionSearch
+from tiller_protocol.worktrees import WorktreeLand, WorktreeList, WorktreeRemove, WorktreeRestore
 
 
 class OpTraits(Struct, frozen=True):
@@ -96,6 +97,10 @@ OPS: Mapping[type[Op], OpTraits] = {
     Revert: OpTraits("sessions", starts="other_work", needs_rest=True),
     Unrevert: OpTraits("sessions", needs_rest=True),
     RuleRevoke: _OF_SESSION,
+    WorktreeList: OpTraits("sessions", is_repeatable=True),
+    WorktreeLand: _OF_SESSION,
+    WorktreeRemove: _OF_SESSION,
+    WorktreeRestore: _OF_SESSION,
     Backup: _OF_SESSION,
 }
 

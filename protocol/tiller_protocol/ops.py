@@ -41,6 +41,12 @@ from tiller_protocol.turns import (
     Unrevert,
     UserInput,
 )
+from tiller_protocol.worktrees import (
+    WorktreeLand,
+    WorktreeList,
+    WorktreeRemove,
+    WorktreeRestore,
+)
 
 AnyOp = (
     Hello
@@ -72,6 +78,10 @@ AnyOp = (
     | McpLogin
     | RulesList
     | RuleRevoke
+    | WorktreeList
+    | WorktreeLand
+    | WorktreeRemove
+    | WorktreeRestore
     | DaemonStatus
     | Backup
     | Shutdown

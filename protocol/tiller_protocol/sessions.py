@@ -11,6 +11,7 @@ from tiller_protocol.items import FileChange
 from tiller_protocol.op import Op, Result, SessionRef
 from tiller_protocol.settings import Positive, Settings
 from tiller_protocol.snapshot import SessionSummary, Snapshot
+from tiller_protocol.worktrees import WorktreeChoice
 
 LIST_LIMIT_MAX = 1_000
 """Maximum number of sessions in one answer to `session_list`."""
@@ -184,6 +185,13 @@ class SessionCreate(Op, frozen=True, tag="session_create"):
     agent: Annotated[str | None, doc("The agent; overrides `settings.agent`.")] = None
     model: Annotated[str | None, doc("The model; overrides `settings.model`.")] = None
     settings: Annotated[Settings, doc("The initial settings.")] = Settings()
+    worktree: Annotated[
+        WorktreeChoice | None,
+        doc(
+            "Work in a worktree of the repository around `workspace`, in the same subdirectory. It "
+            "is made if it does not exist. Rejected as `worktree` if that is not possible."
+        ),
+    ] = None
 
 
 class SessionFork(Op, frozen=True, tag="session_fork"):

@@ -159,6 +159,7 @@ class Snapshot(Struct, omit_defaults=True):
     owner_item_id: Annotated[str | None, doc("For a sub-agent: the tool call that started it.")] = (
         None
     )
+    worktree: Annotated[str, doc("Name of the worktree around the workspace; may be empty.")] = ""
 
 
 def is_working(snapshot: Snapshot) -> bool:
@@ -191,6 +192,7 @@ class SessionSummary(Struct, frozen=True, omit_defaults=True):
     context_tokens: Annotated[int, doc("As in `Snapshot`.")] = 0
     context_window: Annotated[int, doc("As in `Snapshot`.")] = 0
     branch: Annotated[str, doc("As in `Snapshot`.")] = ""
+    worktree: Annotated[str, doc("As in `Snapshot`.")] = ""
     last_outcome: Annotated[
         Outcome | None,
         doc("As in `Snapshot`. Also absent if the latest turn ran before this field existed."),
@@ -253,6 +255,7 @@ def summary_of(snapshot: Snapshot) -> SessionSummary:
         context_tokens=snapshot.context_tokens,
         context_window=snapshot.context_window,
         branch=snapshot.branch,
+        worktree=snapshot.worktree,
         last_outcome=snapshot.last_outcome,
         reason=last_line(error.message) if error else "",
         last_line=snapshot.last_line,

@@ -75,4 +75,5 @@ from tiller_daemon.config.schema import (
     SandboxPolicy,
     Sourcegraph,
     WebSearch,
+    Worktree,
 )

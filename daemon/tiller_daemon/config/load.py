@@ -59,6 +59,7 @@ _PATHS = (
     "mcp.*.cwd",
     "mcp.*.api_key_file",
     "mcp.*.oauth.client_secret_file",
+    "worktree.directory",
 )
 """The keys of paths and lists of paths; `*` stands for any name."""
 
@@ -191,6 +192,8 @@ def _restrict(user: Configuration, source: Source) -> Configuration:
     changes = {name: getattr(project, name) for name in source.values}
     changes["permissions"] = (*user.permissions, *project.permissions)
     changes["hooks"] = (*user.hooks, *project.hooks)
+    own = {name: getattr(project.worktree, name) for name in source.values.get("worktree", {})}
+    changes["worktree"] = structs.replace(user.worktree, **own)
     return structs.replace(user, **changes)
 
 

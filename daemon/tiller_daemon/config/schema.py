@@ -295,6 +295,30 @@ class Hook(Struct, frozen=True, forbid_unknown_fields=True):
             raise FieldError("expected a command", "command")
 
 
+FileName = Annotated[str, Meta(pattern=r"^(?!/)(?!.*(^|/)\.\.?(/|$)).+$")]
+
+
+class ProjectWorktree(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a new worktree gets, and which commands accompany it; all of them run in a sandbox."""
+
+    copy: tuple[FileName, ...] = ()
+    """Files of the checkout that a new worktree gets, such as `.env`; relative to the top."""
+    setup: str = ""
+    """A command line for the shell that prepares a new worktree, in the session's first turn."""
+    check: str = ""
+    """A command line that must succeed before a worktree lands."""
+    teardown: str = ""
+    """A command line that runs before a worktree is removed."""
+
+
+class Worktree(ProjectWorktree, frozen=True, forbid_unknown_fields=True):
+    """Where worktrees are, and what they get."""
+
+    directory: str | None = None
+    """The directory for worktrees, absolute after loading; absent means `CHECKOUT.worktrees` beside
+    each checkout."""
+
+
 class ProjectHook(Hook, frozen=True, forbid_unknown_fields=True):
     """A trusted project's hook, which runs in the sandbox of the model's commands."""
 
@@ -358,6 +382,8 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     """The language servers by name."""
     hooks: tuple[Hook, ...] = ()
     """The hooks in order of execution; a trusted project's hooks come last."""
+    worktree: Worktree = Worktree()
+    """How worktrees are made; a trusted project's settings override the user's."""
 
 
 class ProjectConfiguration(Struct, frozen=True, forbid_unknown_fields=True):
@@ -379,6 +405,8 @@ class ProjectConfiguration(Struct, frozen=True, forbid_unknown_fields=True):
     """Denials, which come after the user's rules."""
     hooks: tuple[ProjectHook, ...] = ()
     """Hooks, which come after the user's hooks."""
+    worktree: ProjectWorktree = ProjectWorktree()
+    """Settings for worktrees, which override the user's."""
 
     def __post_init__(self) -> None:
         for index, rule in enumerate(self.permissions):

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import structs
 
@@ -46,6 +46,18 @@ SCANNERS_MAX: Final = 64
 """The most workspaces whose scanners are cached."""
 
 
+class Worktrees(Protocol):
+    """Knows the worktrees that this daemon has made."""
+
+    def borrowed(self, path: Path) -> tuple[Path, ...]:
+        """Return what commands in a workspace must see of the repository that it borrows from."""
+        ...
+
+    def off_limits(self, path: Path) -> tuple[Path, ...]:
+        """Return where nothing in a worktree may write: the other checkouts of its repository."""
+        ...
+
+
 class Sandboxes:
     """Makes the sandboxes of commands. This machine's mechanism is searched for on first use."""
 
@@ -57,13 +69,15 @@ class Sandboxes:
         private: Sequence[Path] = (),
         protected: Callable[[], Sequence[Path]] = tuple,
         records: Path | None = None,
+        worktrees: "Worktrees | None" = None,
     ) -> None:
         """Use the sandbox that `find` returns.
 
         Commands can't read `private`, which belongs to the daemon, and can't write `protected()`.
         `home` and `environ` lead to the user's programs and credentials. The quarantine keeps its
-        records in the directory `records`.
+        records in the directory `records`. `worktrees` tells what belongs to a worktree.
         """
+        self._worktrees: Final = worktrees
         self._find: Final = functools.cache(find)
         self._home: Final = home
         self.private: Final = tuple(private)
@@ -102,6 +116,10 @@ class Sandboxes:
     def is_own(self, path: Path) -> bool:
         """Whether a path (without links) is inside this daemon's configuration or own paths."""
         return any(path.is_relative_to(place) for place in (*self._protected(), *self.private))
+
+    def off_limits(self, root: Path) -> tuple[Path, ...]:
+        """Return where nothing in a workspace may write, whatever the user allows."""
+        return self._worktrees.off_limits(root) if self._worktrees else ()
 
     def hide(self, files: Sequence[Path]) -> None:
         """Hide these files from all later commands, in addition to the private paths."""
@@ -284,6 +302,7 @@ class Sandboxes:
         root = workspace.resolve()
         git = find_git(root)
         readable = tuple(existing(map(Path, policy.readable)))
+        lent = existing(self._worktrees.borrowed(root)) if self._worktrees else ()
         named = (path for path in existing(self._secret_paths) if path not in readable)
         hidden = (*existing((*self.private, *self._keys)), *named)
         # Secrets and private files stay hidden, even if they were revealed.
@@ -295,7 +314,7 @@ class Sandboxes:
         # The parts of the workspace itself have limits of their own.
         named = (*map(Path, SYSTEM), *self._tools(), self.shown_top(root), *git.directories)
         tools = (one for one in named if not one.is_relative_to(root) and os.path.lexists(one))
-        visible = dict.fromkeys((*tools, *readable))
+        visible = dict.fromkeys((*tools, *readable, *lent))
         if level is not SandboxLevel.SESSION:
             hidden += self._closed()
         reading = SandboxProfile(
@@ -316,6 +335,7 @@ class Sandboxes:
         has_home = self._home.is_relative_to(root)  # Its caches may be written anyway.
         named = [*kept_entries(root, is_build=is_build, git_use=git_use), *self._protected()]
         named += kept_of_git(git, nested, git_use)
+        named += self.off_limits(root)
         # Only real places are mounted, as a path may lead anywhere through links.
         real = [Path(os.path.realpath(path)) for path in named]
         kept = {*filter(os.path.lexists, _inside(real, inside, data))}.difference(inside, data)

@@ -27,6 +27,7 @@ from tiller_daemon.session.state import (
     PendingSubmission,
     SessionState,
     SubAgentEnded,
+    SetUp,
     SubAgentPrompt,
 )
 from tiller_daemon.session.sub_agents.background_tasks import BackgroundTask
@@ -280,7 +281,7 @@ class Session:
     def _must_defer(self, pending: PendingSubmission) -> bool:
         """Whether to keep the submission until a turn that ends or takes no input is over."""
         turn, op = self._state.turn, pending.op
-        of_daemon = isinstance(op, (SubAgentPrompt, SubAgentEnded))
+        of_daemon = isinstance(op, (SubAgentPrompt, SubAgentEnded, SetUp))
         traits = OPS[UserInput] if of_daemon else traits_of(op)
         if turn and turn.is_over:
             # Other ops neither touch files nor start a turn.

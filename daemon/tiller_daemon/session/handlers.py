@@ -36,6 +36,7 @@ from tiller_daemon.session.state import (
     PendingSubmission,
     SessionState,
     SubAgentEnded,
+    SetUp,
     SubAgentPrompt,
 )
 from tiller_daemon.session.turns.active_turn import ActiveTurn
@@ -118,7 +119,9 @@ def handle(state: SessionState, pending: PendingSubmission) -> AnyResult | None:
         case Unrevert():
             return _unrevert(state, pending)
         case Shell() as op:
-            return _run_user_command(state, op, pending)
+            return _run_user_command(state, op.command, pending)
+        case SetUp(command):
+            return _run_user_command(state, command, pending, in_sandbox=True)
         case _ as op:
             raise AssertionError(f"{type(op).__name__} has no handler in a session")
     return None
@@ -312,16 +315,18 @@ def _unrevert(state: SessionState, pending: PendingSubmission) -> AnyResult:
     return pending.files
 
 
-def _run_user_command(state: SessionState, op: Shell, pending: PendingSubmission) -> AnyResult:
+def _run_user_command(
+    state: SessionState, command: str, pending: PendingSubmission, *, in_sandbox: bool = False
+) -> AnyResult:
     # A command goes into the history like a message, so the same limits apply.
-    check_input(UserInput(op.session_id, op.command))
+    check_input(UserInput(state.outbox.snapshot.session_id, command))
     if state.turn:
         raise _busy(state.turn)
     snapshot = state.outbox.fold_pending()
     check_workspace(snapshot.workspace, snapshot.session_id)
     only_tool = TurnChoices(TurnOverrides(tools=(TOOL,)))
     frozen = freeze_context(state.services, snapshot, only_tool)
-    run_command = partial(run_user_command, op.command)
+    run_command = partial(run_user_command, command, in_sandbox=in_sandbox)
     return start_without_input(state, frozen, run_command, pending)
 
 

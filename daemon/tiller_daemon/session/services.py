@@ -23,6 +23,7 @@ from tiller_daemon.snapshots.snapshots import Snapshots
 from tiller_daemon.store.base import Log
 from tiller_daemon.tools.base import FileCheck, Tool, ToolResult
 from tiller_daemon.turn.context import CostOf
+from tiller_daemon.worktrees.worktrees import Worktrees
 from tiller_protocol.answers import McpLoginResult
 from tiller_protocol.catalog import (
     CommandSummary,
@@ -234,6 +235,8 @@ class SessionFiles(Struct, frozen=True):
     """Removes the files of a deleted session."""
     snapshots: Snapshots | None = None
     """Takes and restores snapshots; None if files can't be reverted."""
+    worktrees: Worktrees | None = None
+    """Makes worktrees for sessions; None if there are none."""
 
 
 class Services(Struct, frozen=True):

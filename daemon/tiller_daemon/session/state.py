@@ -44,7 +44,14 @@ class SubAgentEnded:
     task: BackgroundTask
 
 
-SessionMessage = AnyOp | SubAgentPrompt | SubAgentEnded
+@dataclass(frozen=True)
+class SetUp:
+    """The set-up of a new worktree, which runs as the session's first turn."""
+
+    command: str
+
+
+SessionMessage = AnyOp | SubAgentPrompt | SubAgentEnded | SetUp
 """What a session's loop handles: the ops of frontends, and messages from inside the daemon."""
 
 

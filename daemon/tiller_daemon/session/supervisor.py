@@ -6,6 +6,7 @@ in memory, and `queries` answers the ops that only read.
 """
 
 import hashlib
+import os
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,7 @@ import trio
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.actor import Session
 from tiller_daemon.session.context.model_choice import merge_choices
+from tiller_daemon.session.context.project_trust import configuration_for
 from tiller_daemon.session.inputs.attachments import check_image_sizes, fit_images
 from tiller_daemon.session.inputs.server_content import read_server_content
 from tiller_daemon.session.inputs.validation import check_settings, check_workspace
@@ -27,12 +29,13 @@ from tiller_daemon.session.rules import revoke_lasting_rule
 from tiller_daemon.session.searching import SearchableSessions
 from tiller_daemon.session.services import Lent, Services
 from tiller_daemon.session.session_end import notify_session_end
-from tiller_daemon.session.state import PendingSubmission, SessionMessage
+from tiller_daemon.session.state import PendingSubmission, SessionMessage, SetUp
+from tiller_daemon.session.worktrees import answer_worktrees, make_worktree, what_is_left
 from tiller_daemon.store.base import LogError, SubmissionRow
-from tiller_protocol.answers import Accepted, AnyAnswer, Created
+from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, Created
 from tiller_protocol.codec import decode_answer
 from tiller_protocol.daemon import Backup, BackupResult
-from tiller_protocol.events import SessionCreated
+from tiller_protocol.events import SessionCreated, WarningRaised
 from tiller_protocol.lending import SessionLend
 from tiller_protocol.op_traits import traits_of
 from tiller_protocol.ops import (
@@ -48,6 +51,15 @@ from tiller_protocol.ops import (
 )
 from tiller_protocol.settings import Settings
 from tiller_protocol.snapshot import Snapshot, fork_base
+from tiller_protocol.worktrees import (
+    WorktreeLand,
+    WorktreeList,
+    WorktreeRemove,
+    WorktreeRestore,
+)
+
+CHANGES_LEFT = "worktree_begins_clean"
+"""The code of the warning about changes that a new worktree does not have."""
 
 
 class Supervisor:
@@ -154,6 +166,12 @@ class Supervisor:
                 return answer
             case Backup() as op:
                 return await self._back_up(pending, op)
+            case WorktreeList() as op:
+                result = await answer_worktrees(self._services, self._sessions, op)
+                return Accepted(pending.submission_id, result)
+            case (WorktreeLand() | WorktreeRemove() | WorktreeRestore()) as op:
+                result = await answer_worktrees(self._services, self._sessions, op)
+                return await self._done(pending, result)
             case RuleRevoke(session_id=None) as op:
                 revoke_lasting_rule(self._services, op.rule_id)
                 return await self._done(pending)
@@ -179,9 +197,27 @@ class Supervisor:
         chosen = Settings(agent=op.agent, model=op.model)
         settings = merge_choices(op.settings, chosen)
         check_settings(self._services, op.workspace, settings)
-        return await self._begin(
-            pending, Snapshot(self._services.new_id()), SessionCreated(op.workspace, settings)
-        )
+        snapshot = Snapshot(self._services.new_id())
+        if op.worktree is None:
+            created = SessionCreated(op.workspace, settings, worktree=self._worktree(op.workspace))
+            return await self._begin(pending, snapshot, created)
+        made = await make_worktree(self._services, op.workspace, op.worktree)
+        created = SessionCreated(str(made.workspace), settings, worktree=made.record.name)
+        answer = await self._begin(pending, snapshot, created)
+        session = await self._sessions.find(snapshot.session_id)
+        if left := what_is_left(made):
+            session.outbox.put(WarningRaised(CHANGES_LEFT, left))
+        setup = configuration_for(self._services, str(made.workspace)).worktree.setup
+        if made.is_new and setup:
+            set_up = PendingSubmission(self._services.new_id(), SetUp(setup), pending.client, b"")
+            await session.submit(set_up)
+        return answer
+
+    def _worktree(self, workspace: str) -> str:
+        """Return the name of the worktree around a workspace; may be empty."""
+        worktrees = self._services.files.worktrees
+        record = worktrees.records.around(os.path.realpath(workspace)) if worktrees else None
+        return record.name if record else ""
 
     async def _fork(self, pending: PendingSubmission, op: SessionFork) -> AnyAnswer:
         """Create a session that reads its parent's events as its beginning; nothing is copied."""
@@ -233,9 +269,7 @@ class Supervisor:
         size = await self._services.log.back_up(file)
         return await self._done(pending, BackupResult(op.path, size))
 
-    async def _done(
-        self, pending: PendingSubmission, result: BackupResult | None = None
-    ) -> AnyAnswer:
+    async def _done(self, pending: PendingSubmission, result: AnyResult | None = None) -> AnyAnswer:
         """Record and return the answer to an op that no session handles."""
         answer = Accepted(pending.submission_id, result)
         await self._services.log.record(pending.row(answer))

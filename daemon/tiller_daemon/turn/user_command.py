@@ -21,14 +21,23 @@ NO_REQUEST = -1
 
 
 async def run_user_command(
-    command: str, _context: TurnContext, history: History, ports: Ports
+    command: str,
+    _context: TurnContext,
+    history: History,
+    ports: Ports,
+    *,
+    in_sandbox: bool = False,
 ) -> Ending:
     """Run a turn that consists of the user's command, and completes with any exit status.
+
+    With `in_sandbox` the command runs in the session's sandbox, else outside.
 
     The output becomes the turn's last message, so that every frontend shows it. On cancellation the
     call stays open until the turn is closed.
     """
-    call = user_call(TOOL, {"command": command, "timeout_s": TIMEOUT_S}, ports.new_id())
+    call = user_call(
+        TOOL, {"command": command, "timeout_s": TIMEOUT_S}, ports.new_id(), in_sandbox=in_sandbox
+    )
     history.add(call)
     await ports.emit(ItemStarted(call))
     prepared = ports.tools.prepare(call)
@@ -42,7 +51,9 @@ async def run_user_command(
     return Ending("completed", last_message=ended.output)
 
 
-def user_call(tool: str, arguments: dict[str, str | float], item_id: str) -> ToolCall:
+def user_call(
+    tool: str, arguments: dict[str, str | float], item_id: str, *, in_sandbox: bool = False
+) -> ToolCall:
     """Return a new call that the user makes instead of a model."""
     return ToolCall(
         ItemId(item_id),
@@ -52,4 +63,5 @@ def user_call(tool: str, arguments: dict[str, str | float], item_id: str) -> Too
         "pending",
         ordinal=NO_REQUEST,
         by_user=True,
+        in_sandbox=in_sandbox,
     )

@@ -272,7 +272,12 @@ class PreparedToolCall:
     ) -> CommandSandbox | None:
         """Make the sandbox; none for the user's own commands, or for tools without commands."""
         turn = self._turn
-        if self.call.by_user or not command_lines(self._requirements):
+        if not command_lines(self._requirements):
+            return None
+        if self.call.in_sandbox:
+            session = SandboxLevel.SESSION
+            return await turn.sandboxes.make(session, self._requirements, network=True)
+        if self.call.by_user:
             return None
         if level is None:
             level = turn.sandboxes.level_of(self._requirements)

@@ -25,6 +25,10 @@ CLAIMED = (
     "denied: the background sub-agent {owner} owns {path} until it ends. Wait for its report, or "
     "end it with bash_kill."
 )
+OFF_LIMITS = (
+    "denied: this session works in a worktree and may not change {path}, which belongs to another "
+    "checkout of the repository. Make the change at the same place in the worktree."
+)
 OF_SERVER = "denied: it is not known what the MCP tool {tool} changes. {why}"
 NO_SANDBOX = "denied: without a sandbox, nothing limits where a command writes. {why}"
 SANDBOX_TOO_WEAK = (
@@ -40,6 +44,9 @@ class WriteLimits(Struct, frozen=True):
     """The scope that the turn's task declared; None for a turn without such a limit."""
     claims: Claims
     """The claims of background sub-agents."""
+    off_limits: tuple[Path, ...] = ()
+    """For a session in a worktree: the other checkouts of its repository. Sandboxes keep commands
+    from them anyway."""
 
     @property
     def are_set(self) -> bool:
@@ -70,6 +77,11 @@ class WriteLimits(Struct, frozen=True):
 
     def refusal(self, tool: Tool, requirements: Sequence[Requirement]) -> str:
         """Return why a call that writes may not run, for the model; empty if the call may run."""
+        for requirement in requirements if self.off_limits else ():
+            if requirement.permission == "write" and requirement.kind == "path":
+                for path in requirement.subjects:
+                    if any(map(Path(path).is_relative_to, self.off_limits)):
+                        return OFF_LIMITS.format(path=path)
         if not self.are_set:
             return ""
         if tool.server:

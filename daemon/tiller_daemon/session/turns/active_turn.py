@@ -5,6 +5,7 @@
 """
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import structlog
 import trio
@@ -76,7 +77,11 @@ class ActiveTurn:
             self.context.workspace,
             self.context.session_id,
             session.outbox.put,
-            WriteLimits(self.context.permissions.scope, self.owner.claims),
+            WriteLimits(
+                self.context.permissions.scope,
+                self.owner.claims,
+                session.services.commands.sandboxes.off_limits(Path(self.context.workspace)),
+            ),
             session.told,
         )
         emit = make_emit(frozen, session, self.owner)
@@ -124,6 +129,8 @@ class ActiveTurn:
                 # Only the owner's turn could later end commands that a sub-agent left running, but
                 # the owner does not know these commands.
                 await self._session.background.end_all()
+            if worktrees := self._session.services.files.worktrees:
+                worktrees.turn_ended(self.context.workspace)
             # Hooks run for turns of the model, not for compactions and the user's own commands.
             if ended and self.steerable:
                 self._hooks.turn_ended(ended)

@@ -1,0 +1,122 @@
+"""The records of worktrees: one file each, which is replaced at every step."""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from tiller_daemon.private import make_directory, replace_private
+
+log = structlog.get_logger()
+
+WORKTREES_FOLDER: Final = "worktrees"
+"""The folder for records of worktrees in the state directory."""
+
+State = Literal["making", "ready", "removing", "removed"]
+
+
+class Record(Struct, frozen=True, omit_defaults=True):
+    """A worktree. All paths are absolute and without links."""
+
+    id: str
+    """A ULID, which also names the record's file."""
+    name: str
+    """The name of the worktree and of its branch."""
+    path: str
+    """The top of the worktree."""
+    repository: str
+    """The git directory (git's "common directory") that the worktree borrows from."""
+    checkout: str
+    """The top of the checkout from which the worktree was made."""
+    base: str
+    """The commit that the worktree began with."""
+    state: State = "making"
+    base_branch: str = ""
+    """The branch that the worktree is to land on; empty if no branch was checked out."""
+    published: str = ""
+    """The commit of the branch NAME in the original repository, as the daemon has left it."""
+    landed: str = ""
+    """The commit of the worktree that was last landed, perhaps as another commit."""
+    is_new: bool = True
+    """Whether the branch did not exist before."""
+    copied: dict[str, str] = {}
+    """The files that were copied from the checkout, with a digest of their content."""
+    borrowed: tuple[str, ...] = ()
+    """What commands must see of the original repository: objects, configuration and hooks."""
+    is_rebasing: bool = False
+    """Whether a rebase that lands the worktree is running."""
+    trash: str = ""
+    """Where the worktree is once it was removed."""
+    removed_at: float = 0.0
+    """When the worktree was removed, in Unix seconds."""
+
+
+class Records:
+    """The records in a directory. Other processes may read them; only the daemon writes them."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory: Final = directory
+        self._known: dict[str, Record] | None = None
+        self._stamp = 0
+
+    def put(self, record: Record) -> None:
+        """Store a record durably."""
+        make_directory(self._directory)
+        replace_private(self._directory / f"{record.id}.json", msgspec.json.encode(record))
+        self._known = None
+
+    def drop(self, record: Record) -> None:
+        """Forget a record."""
+        (self._directory / f"{record.id}.json").unlink(missing_ok=True)
+        self._known = None
+
+    def all(self) -> tuple[Record, ...]:
+        """Return all records, the oldest first."""
+        stamp = self._stamp_now()
+        if self._known is None or stamp != self._stamp:
+            self._known, self._stamp = {one.id: one for one in self._read()}, stamp
+        return tuple(self._known.values())
+
+    def around(self, path: str | Path) -> Record | None:
+        """Return the worktree that contains a path (absolute, without links), unless removed."""
+        place = Path(path)
+        present = (one for one in self.all() if one.state == "ready")
+        return next((one for one in present if place.is_relative_to(one.path)), None)
+
+    def borrowed(self, path: Path) -> tuple[Path, ...]:
+        """Return what commands in a workspace must see of the repository that it borrows from."""
+        record = self.around(path)
+        return tuple(map(Path, record.borrowed)) if record else ()
+
+    def off_limits(self, path: Path) -> tuple[Path, ...]:
+        """Return where nothing in a worktree may write: the other checkouts of its repository."""
+        record = self.around(path)
+        if record is None:
+            return ()
+        others = (one.path for one in self.all() if one.repository == record.repository)
+        places = (record.repository, record.checkout, *others)
+        return tuple(Path(one) for one in dict.fromkeys(places) if one != record.path)
+
+    def _stamp_now(self) -> int:
+        try:
+            return self._directory.stat().st_mtime_ns
+        except OSError:
+            return 0
+
+    def _read(self) -> Iterator[Record]:
+        names: list[str] = []
+        with suppress(FileNotFoundError):
+            names = sorted(os.listdir(self._directory))  # noqa: PTH208 - only names are needed
+        for name in names:
+            if not name.endswith(".json") or name.startswith("."):
+                continue
+            try:
+                text = (self._directory / name).read_bytes()
+                yield msgspec.json.decode(text, type=Record)
+            except (OSError, msgspec.MsgspecError) as error:
+                log.warning("worktree_record_unreadable", file=name, reason=str(error))

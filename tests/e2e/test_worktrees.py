@@ -1,0 +1,217 @@
+"""Sessions in worktrees: made by the daemon, apart from everything else, landed and removed."""
+
+import subprocess
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+import trio
+
+from e2e.conftest import GIT
+from e2e.test_sandbox import DEFAULT, needs_sandbox
+from e2e.words import bash, calls, text, write
+from support.daemon import Daemon
+from support.frontend import Frontend
+from tiller_daemon.models.scripted import ScriptStep
+from tiller_protocol.answers import Created, Rejected
+from tiller_protocol.ops import SessionCreate
+from tiller_protocol.settings import Settings
+from tiller_protocol.worktrees import (
+    WorktreeChoice,
+    WorktreeLand,
+    WorktreeLanded,
+    WorktreeList,
+    WorktreeListResult,
+    WorktreeRemove,
+    WorktreeRestore,
+    WorktreeSummary,
+)
+
+pytestmark = needs_sandbox
+
+COMMIT = "git add -A && git commit -qm Work"
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> "AsyncGenerator[Daemon]":
+    with Daemon(tmp_path_factory.mktemp("d"), DEFAULT) as daemon:
+        yield daemon  # type: ignore[misc]
+
+
+@pytest.fixture
+def workspace(workspace: Path) -> Path:
+    """A repository whose own configuration says who commits, which worktrees read as well."""
+    git(workspace, "config", "user.name", "t")
+    git(workspace, "config", "user.email", "t@example.invalid")
+    return workspace
+
+
+def git(place: Path, *arguments: str) -> str:
+    return subprocess.check_output([*GIT, *arguments], cwd=place, text=True).strip()
+
+
+async def in_worktree(
+    frontend: Frontend, workspace: Path, name: str, *steps: ScriptStep, base: str = ""
+) -> str:
+    """Make a session in a worktree whose model plays `steps`, unasked."""
+    op = SessionCreate(
+        str(workspace),
+        model=frontend.daemon.script(*steps),
+        settings=Settings(approve="always"),
+        worktree=WorktreeChoice(name, base),
+    )
+    created = await frontend.must(op)
+    assert isinstance(created, Created)
+    frontend.follow(created.session_id)
+    return created.session_id
+
+
+async def listed(frontend: Frontend, workspace: Path) -> tuple[WorktreeSummary, ...]:
+    result = await frontend.must(WorktreeList(str(workspace)))
+    assert isinstance(result, WorktreeListResult)
+    return result.worktrees
+
+
+async def test_a_session_works_on_a_branch_in_a_worktree_of_its_own(
+    frontend: Frontend, workspace: Path
+) -> None:
+    steps = (calls(write("new.py", "x = 1\n")), calls(bash(COMMIT)), text("done"))
+    session_id = await in_worktree(frontend, workspace, "feature", *steps)
+    await frontend.say(session_id)
+    assert (await frontend.turn_ended(session_id)).outcome == "completed"
+    snapshot = await frontend.snapshot(session_id)
+    place = workspace.with_name("repository.worktrees") / "feature"
+    assert (snapshot.workspace, snapshot.worktree) == (str(place), "feature")
+    assert (place / "new.py").read_text() == "x = 1\n"
+    assert not (workspace / "new.py").exists()
+    (tree,) = await listed(frontend, workspace)
+    assert (tree.name, tree.ahead, tree.changed_files, tree.problem) == ("feature", 1, 0, "")
+    assert tree.sessions == (session_id,)
+    assert git(workspace, "log", "-1", "--format=%s", "feature") == "Work"
+    assert git(workspace, "status", "--porcelain") == ""
+
+
+async def test_a_worktree_with_the_same_name_is_used_again(
+    frontend: Frontend, workspace: Path
+) -> None:
+    first = await in_worktree(frontend, workspace, "again", text("a"))
+    second = await in_worktree(frontend, workspace, "again", text("b"))
+    places = {(await frontend.snapshot(one)).workspace for one in (first, second)}
+    assert len(places) == 1
+    assert (await listed(frontend, workspace))[0].sessions == (second, first)
+
+
+async def test_a_worktree_lands_on_the_branch_that_it_came_from(
+    frontend: Frontend, workspace: Path
+) -> None:
+    steps = (calls(bash(f"echo more >>greeting.txt; {COMMIT}")), text("done"))
+    session_id = await in_worktree(frontend, workspace, "land", *steps)
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    (tree,) = await listed(frontend, workspace)
+    landed = await frontend.must(WorktreeLand(tree.id))
+    assert isinstance(landed, WorktreeLanded)
+    assert (landed.onto, landed.checkout) == ("master", str(workspace))
+    assert (workspace / "greeting.txt").read_text() == "hello\nmore\n"
+    assert git(workspace, "rev-parse", "master") == landed.commit
+    await frontend.must(WorktreeRemove(tree.id))
+    assert not Path(tree.path).exists()
+    (removed,) = await listed(frontend, workspace)
+    assert removed.state == "removed"
+    assert removed.disk_bytes
+    await frontend.must(WorktreeRestore(tree.id))
+    assert (Path(tree.path) / "greeting.txt").read_text() == "hello\nmore\n"
+
+
+@pytest.mark.parametrize("how", ["merge", "rebase", "squash"])
+async def test_conflicts_change_nothing_and_become_a_task(
+    frontend: Frontend, workspace: Path, how: str
+) -> None:
+    merge = f"git merge -q master; echo both >greeting.txt; {COMMIT}"
+    steps = (
+        calls(bash(f"echo theirs >greeting.txt; {COMMIT}")),
+        text("done"),
+        calls(bash(merge)),
+        text("merged"),
+    )
+    session_id = await in_worktree(frontend, workspace, "conflict", *steps)
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    (workspace / "greeting.txt").write_text("ours\n")
+    git(workspace, "commit", "-qam", "Ours")
+    before = git(workspace, "rev-parse", "HEAD")
+    (tree,) = await listed(frontend, workspace)
+    head = git(Path(tree.path), "rev-parse", "HEAD")
+    refused = await frontend.refused(WorktreeLand(tree.id, how))  # type: ignore[arg-type]
+    assert (refused.code, refused.data["files"]) == ("conflict", ["greeting.txt"])
+    assert git(workspace, "rev-parse", "HEAD") == before
+    assert git(workspace, "status", "--porcelain") == ""
+    assert git(Path(tree.path), "rev-parse", "HEAD") == head
+    assert git(Path(tree.path), "status", "--porcelain") == ""
+    await frontend.say(session_id, str(refused.data["task"]))
+    await frontend.turn_ended(session_id, 2)
+    await frontend.must(WorktreeLand(tree.id))
+    assert (workspace / "greeting.txt").read_text() == "both\n"
+
+
+async def test_what_exists_only_in_a_worktree_keeps_it(frontend: Frontend, workspace: Path) -> None:
+    (workspace / ".gitignore").write_text("*.log\nnode_modules/\n")
+    git(workspace, "add", "-A")
+    git(workspace, "commit", "-qm", "Ignore")
+    session_id = await in_worktree(frontend, workspace, "keep", text("hi"))
+    place = Path((await frontend.snapshot(session_id)).workspace)
+    (tree,) = await listed(frontend, workspace)
+
+    async def why() -> str:
+        refused = await frontend.refused(WorktreeRemove(tree.id))
+        assert isinstance(refused, Rejected)
+        assert place.exists()
+        return refused.message
+
+    (place / "draft.txt").write_text("draft")
+    assert "draft.txt" in await why()
+    git(place, "add", "-A")
+    git(place, "commit", "-qm", "Draft")
+    assert "not in `master`" in await why()
+    await frontend.must(WorktreeLand(tree.id))
+    (place / "precious.log").write_text("only here")
+    (place / "node_modules").mkdir()
+    (place / "node_modules/x.js").write_text("x")
+    assert "precious.log" in await why()
+    (place / "precious.log").unlink()
+    await frontend.must(WorktreeRemove(tree.id))
+
+
+async def test_uncommitted_changes_stay_in_the_checkout_and_are_named(
+    frontend: Frontend, workspace: Path
+) -> None:
+    (workspace / "greeting.txt").write_text("changed\n")
+    session_id = await in_worktree(frontend, workspace, "clean", text("hi"))
+    place = Path((await frontend.snapshot(session_id)).workspace)
+    assert (place / "greeting.txt").read_text() == "hello\n"
+    with trio.fail_after(5):
+        await frontend.until(
+            session_id, lambda event: "1 file" in getattr(event.body, "message", "")
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "why"),
+    [
+        ("a..b", "", "can't be the name of a branch"),
+        ("-x", "", "can't be the name of a branch"),
+        ("master", "", "is checked out in"),
+        ("fine", "nowhere", "no branch or commit `nowhere`"),
+        ("there", "master", "exists already"),
+    ],
+)
+async def test_a_worktree_that_can_not_be_made_is_an_error(
+    frontend: Frontend, workspace: Path, name: str, base: str, why: str
+) -> None:
+    git(workspace, "branch", "there")
+    op = SessionCreate(str(workspace), worktree=WorktreeChoice(name, base))
+    refused = await frontend.refused(op)
+    assert refused.code == "worktree"
+    assert why in refused.message
+    assert await listed(frontend, workspace) == ()
+    assert not workspace.with_name("repository.worktrees").exists()
