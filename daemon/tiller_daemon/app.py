@@ -71,8 +71,9 @@ from tiller_daemon.tools import BUILT_IN
 from tiller_daemon.transport.base import Transport
 from tiller_daemon.transport.nng import NngTransport
 from tiller_daemon.transport.state_directory import HeldDirectories, hold_directories
+from tiller_daemon.worktrees.git import Use
 from tiller_daemon.worktrees.records import WORKTREES_FOLDER, Records
-from tiller_daemon.worktrees.worktrees import Use, Worktrees
+from tiller_daemon.worktrees.worktrees import Worktrees
 from tiller_protocol.codec import MESSAGE_BYTES_MAX
 from tiller_protocol.ids import ULID_RANDOM_BYTES, Ulids
 from tiller_protocol.places import CONFIG_FILE, DAEMON_OUTPUT_FILE, LOG_FILE

@@ -224,8 +224,8 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     in_sandbox: Annotated[
         bool,
         doc(
-            "For a call by the user: whether it runs in the session's sandbox, with network, as the "
-            "set-up of a worktree does. Other calls by the user run outside."
+            "For a call by the user: whether it runs in the session's sandbox, with network. So "
+            "does the set-up of a worktree. Other calls by the user run outside."
         ),
     ] = False
     by_provider: Annotated[

@@ -1,7 +1,7 @@
 """Sessions in worktrees: made by the daemon, apart from everything else, landed and removed."""
 
 import subprocess
-from collections.abc import AsyncGenerator
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -33,9 +33,9 @@ COMMIT = "git add -A && git commit -qm Work"
 
 
 @pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> "AsyncGenerator[Daemon]":
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Generator[Daemon]:
     with Daemon(tmp_path_factory.mktemp("d"), DEFAULT) as daemon:
-        yield daemon  # type: ignore[misc]
+        yield daemon
 
 
 @pytest.fixture
@@ -64,6 +64,10 @@ async def in_worktree(
     assert isinstance(created, Created)
     frontend.follow(created.session_id)
     return created.session_id
+
+
+def is_there(place: Path | str) -> bool:
+    return Path(place).exists()
 
 
 async def listed(frontend: Frontend, workspace: Path) -> tuple[WorktreeSummary, ...]:
@@ -115,7 +119,7 @@ async def test_a_worktree_lands_on_the_branch_that_it_came_from(
     assert (workspace / "greeting.txt").read_text() == "hello\nmore\n"
     assert git(workspace, "rev-parse", "master") == landed.commit
     await frontend.must(WorktreeRemove(tree.id))
-    assert not Path(tree.path).exists()
+    assert not is_there(tree.path)
     (removed,) = await listed(frontend, workspace)
     assert removed.state == "removed"
     assert removed.disk_bytes
@@ -165,7 +169,7 @@ async def test_what_exists_only_in_a_worktree_keeps_it(frontend: Frontend, works
     async def why() -> str:
         refused = await frontend.refused(WorktreeRemove(tree.id))
         assert isinstance(refused, Rejected)
-        assert place.exists()
+        assert is_there(place)
         return refused.message
 
     (place / "draft.txt").write_text("draft")

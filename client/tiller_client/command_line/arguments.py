@@ -39,6 +39,7 @@ from tiller_client.command_line.turn_arguments import (
     positive,
 )
 from tiller_client.command_line.values import any_text, path, program_word
+from tiller_client.command_line.worktree_arguments import add_worktree, add_worktree_actions
 from tiller_protocol import VERSION
 
 _AddParser = Callable[..., Parser]
@@ -151,6 +152,7 @@ def _verb(add: _AddParser, family: str, name: str, text: str) -> Parser:
 def _add_turns(add: _AddParser) -> None:
     parser = _verb(add, "chat", "chat", "open a chat here, as tiller without a verb does")
     add_opening(parser)
+    add_worktree(parser)
     add_choices(parser)
     add_rules(parser)
     add_session(parser, default="", meaning="a new session")
@@ -158,6 +160,7 @@ def _add_turns(add: _AddParser) -> None:
     parser.add_argument("prompt", metavar="PROMPT", nargs="?", default="", help=text)
     parser = _verb(add, "turns", "exec", "run one turn and stream it")
     add_directory(parser)
+    add_worktree(parser)
     add_choices(parser)
     add_rules(parser)
     parser.option("--session", "SESSION", SESSION_HELP + "; default: a new session")
@@ -188,6 +191,7 @@ def _add_turns(add: _AddParser) -> None:
 def _add_sessions(add: _AddParser) -> None:
     parser = _verb(add, "sessions", "new", "create a session without a turn")
     add_directory(parser)
+    add_worktree(parser)
     add_choices(parser)
     add_rules(parser)
     parser = _verb(add, "sessions", "ls", "list sessions, most recently active first")
@@ -229,6 +233,19 @@ def _add_sessions(add: _AddParser) -> None:
     parser.add_argument("name", metavar="NAME", choices=SETTINGS, help=", ".join(SETTINGS))
     text = 'the new value; "" resets it'
     parser.add_argument("value", metavar="VALUE", type=any_text, help=text)
+
+
+def _add_worktrees(add: _AddParser) -> None:
+    text = "list, land, remove and restore the worktrees of sessions"
+    add_worktree_actions(
+        add("worktree", help=text, description=text[0].upper() + text[1:] + "."), _action
+    )
+
+
+def _action(add: _AddParser, name: str, text: str) -> Parser:
+    parser = _verb(add, "worktrees", name, text)
+    parser.set_defaults(verb="worktree")
+    return parser
 
 
 def _add_inputs(add: _AddParser) -> None:
@@ -374,6 +391,7 @@ def _add_rest(add: _AddParser) -> None:
 _VERBS: dict[Callable[[_AddParser], None], tuple[str, ...]] = {
     _add_turns: ("chat", "exec", "resume", "attach", "log"),
     _add_sessions: ("new", "ls", "search", "show", "archive", "rm", "fork", "set"),
+    _add_worktrees: ("worktree",),
     _add_inputs: ("send", "steer", "interrupt", "queue"),
     _add_requests: ("requests", "answer", "rules"),
     _add_history: ("compact", "revert", "unrevert", "diff", "shell"),

@@ -3,6 +3,7 @@
 import os
 import stat
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -12,6 +13,7 @@ from tiller_client.connecting.runtime import chosen_remote, stdin_is_piped
 from tiller_client.errors import UsageError
 from tiller_protocol.codec import INPUT_BYTES_MAX
 from tiller_protocol.items import Image
+from tiller_protocol.worktrees import WorktreeChoice
 
 FROM_STDIN = "-"
 
@@ -145,3 +147,17 @@ def _read_file(argument: str, bytes_max: int = -1) -> bytes:
 def _open_at_once(path: str, flags: int) -> int:
     """Open a file; otherwise, opening a pipe would wait for a writer."""
     return os.open(path, flags | os.O_NONBLOCK)
+
+
+def read_worktree(arguments: Namespace) -> WorktreeChoice | None:
+    """Return the worktree for a new session; raises `UsageError`.
+
+    No branch's name has spaces, so text after `--worktree` that has some is the prompt.
+    """
+    if arguments.worktree is None:
+        if arguments.base:
+            raise UsageError("--base says what a new worktree begins with; add --worktree")
+        return None
+    if len(arguments.worktree.split()) > 1 and not getattr(arguments, "prompt", "given"):
+        arguments.prompt, arguments.worktree = arguments.worktree, ""
+    return WorktreeChoice(arguments.worktree, arguments.base or "")

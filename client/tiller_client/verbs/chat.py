@@ -11,7 +11,7 @@ from tiller_client.chat.terminal.backdrop import Backdrop
 from tiller_client.chat.terminal.typed_ahead import kept
 from tiller_client.command_line import choose
 from tiller_client.command_line.choices import read_settings
-from tiller_client.command_line.prompt import read_workspace
+from tiller_client.command_line.prompt import read_workspace, read_worktree
 from tiller_client.connecting.connection import DaemonConnection, connect
 from tiller_client.connecting.runtime import chosen_remote
 from tiller_client.errors import RejectedError, UsageError
@@ -99,10 +99,13 @@ def _session(connection: DaemonConnection, arguments: Namespace) -> str:
 
 def _opened(connection: DaemonConnection, arguments: Namespace) -> str:
     """Return the id of the session to open: a named one, the directory's last, or a new one."""
-    settings = read_settings(arguments)
+    settings, worktree = read_settings(arguments), read_worktree(arguments)
+    if worktree and (arguments.session or arguments.goes_on):
+        raise UsageError("--worktree is for a new session; name no other session")
     if not arguments.session and not arguments.goes_on:
         workspace = read_workspace(arguments.directory)
-        return connection.ask(SessionCreate(workspace, settings=settings), Created).session_id
+        op = SessionCreate(workspace, settings=settings, worktree=worktree)
+        return connection.ask(op, Created).session_id
     reference = arguments.session or choose.LAST
     session_id = choose.session_id(connection, reference, arguments.directory, changes=True)
     if settings != Settings():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tiller_client.command_line import choose
 from tiller_client.command_line.choices import read_settings
-from tiller_client.command_line.prompt import read_workspace
+from tiller_client.command_line.prompt import read_workspace, read_worktree
 from tiller_client.connecting.connection import DaemonConnection, connect
 from tiller_client.connecting.runtime import chosen_remote
 from tiller_client.console import (
@@ -209,7 +209,8 @@ def _old_sessions(connection: DaemonConnection, age_s: float) -> list[SessionSum
 
 def _new(connection: DaemonConnection, arguments: Namespace) -> None:
     workspace = read_workspace(arguments.directory)
-    op = SessionCreate(workspace, settings=read_settings(arguments))
+    settings = read_settings(arguments)
+    op = SessionCreate(workspace, settings=settings, worktree=read_worktree(arguments))
     _created(connection.ask(op, Created), json=arguments.json)
 
 

@@ -18,6 +18,7 @@ from tiller_client.command_line.prompt import (
     read_prompt,
     read_schema,
     read_workspace,
+    read_worktree,
 )
 from tiller_client.connecting.connection import DaemonConnection, connect
 from tiller_client.errors import NoAnswer, NoDaemon, RejectedError, TimedOut, UsageError
@@ -74,6 +75,9 @@ def _exec(arguments: Namespace) -> int:
         raise UsageError("a new session is never busy; --queue needs --session SESSION")
     with _time_limit(arguments.timeout):
         # Within the time limit, because a pipe may never end.
+        worktree = read_worktree(arguments)
+        if worktree and arguments.session:
+            raise UsageError("--worktree is for a new session; leave out --session")
         text, context = read_prompt(arguments.prompt)
         images, files = read_images(arguments.image), name_files(arguments.file)
         schema = read_schema(arguments.output_schema) if arguments.output_schema else None
@@ -83,7 +87,8 @@ def _exec(arguments: Namespace) -> int:
                 session_id, after = join(connection, arguments.session, workspace)
                 overrides = read_overrides(arguments, schema)
             else:
-                created = SessionCreate(workspace, settings=read_settings(arguments))
+                settings = read_settings(arguments)
+                created = SessionCreate(workspace, settings=settings, worktree=worktree)
                 session_id, after = connection.ask(created, Created).session_id, 0
                 overrides = TurnOverrides(output_schema=schema)
             delivery = "queue" if arguments.queue else "start"

@@ -26,8 +26,8 @@ from tiller_daemon.session.services import Services
 from tiller_daemon.session.state import (
     PendingSubmission,
     SessionState,
-    SubAgentEnded,
     SetUp,
+    SubAgentEnded,
     SubAgentPrompt,
 )
 from tiller_daemon.session.sub_agents.background_tasks import BackgroundTask

@@ -35,8 +35,8 @@ from tiller_daemon.session.session_end import notify_session_end
 from tiller_daemon.session.state import (
     PendingSubmission,
     SessionState,
-    SubAgentEnded,
     SetUp,
+    SubAgentEnded,
     SubAgentPrompt,
 )
 from tiller_daemon.session.turns.active_turn import ActiveTurn

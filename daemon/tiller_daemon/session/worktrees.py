@@ -16,10 +16,9 @@ from tiller_daemon.worktrees import removing
 from tiller_daemon.worktrees.git import WorktreeProblem
 from tiller_daemon.worktrees.landing import Conflict
 from tiller_daemon.worktrees.making import find_source
-from tiller_daemon.worktrees.records import Record
+from tiller_daemon.worktrees.records import Record, real
 from tiller_daemon.worktrees.worktrees import Made, State, Worktrees
 from tiller_protocol.sessions import LIST_LIMIT_MAX
-from tiller_protocol.snapshot import SessionSummary
 from tiller_protocol.worktrees import (
     WorktreeChoice,
     WorktreeLand,
@@ -135,8 +134,8 @@ def _check_idle(sessions: LoadedSessions, record: Record) -> None:
         if session.turn_is_running and place.is_relative_to(record.path):
             raise RejectionError(
                 "busy",
-                f"The session {session.snapshot.session_id} works in `{record.name}`. Interrupt its "
-                "turn, or wait until it ends.",
+                f"The session {session.snapshot.session_id} works in `{record.name}`. Interrupt "
+                "its turn, or wait until it ends.",
             )
 
 
@@ -145,12 +144,9 @@ async def _list(
 ) -> tuple[WorktreeSummary, ...]:
     records: Iterable[Record] = worktrees.records.all()
     if workspace is not None:
-        around = worktrees.records.around(Path(workspace).resolve())
-        repository = (
-            around.repository
-            if around
-            else str((await find_source(Path(workspace).resolve())).repository)
-        )
+        place = real(workspace)
+        around = worktrees.records.around(place)
+        repository = around.repository if around else str((await find_source(place)).repository)
         records = (one for one in records if one.repository == repository)
     chosen = [one for one in records if one.state in ("ready", "removed")]
     found: dict[str, WorktreeSummary] = {}

@@ -7,7 +7,7 @@ repository it runs no hooks, and contacts no server.
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import trio
 
@@ -34,9 +34,11 @@ OPTIONS: Final = (
 )
 """Options for every run: no hooks, no servers, and no work in the background."""
 
-MakeSandbox = Callable[[Path, bool], Awaitable[CommandSandbox | None]]
-"""Makes the sandbox for git in a worktree, which may write to the worktree or not; None if this
-machine has no sandbox."""
+Use = Literal["read", "git", "script"]
+"""What a sandbox in a worktree is for: git that only reads, git that writes, or a script."""
+
+MakeSandbox = Callable[[Path, Use], Awaitable[CommandSandbox | None]]
+"""Makes the sandbox of a program in a worktree; None if this machine has no sandbox."""
 
 
 class WorktreeProblem(Exception):
@@ -122,7 +124,7 @@ async def _run_inside(
 
     place = Path(directory)
     try:
-        sandbox = await make(place, writes)
+        sandbox = await make(place, "git" if writes else "read")
         end = await run_command(
             command,
             directory=place,

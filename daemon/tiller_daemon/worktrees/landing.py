@@ -57,7 +57,7 @@ async def check_landable(make: MakeSandbox, record: Record, onto: str) -> Target
     target = onto or record.base_branch
     if not target:
         raise WorktreeProblem(
-            f"The worktree `{record.name}` was made from no branch. Say where to land: --onto BRANCH"
+            f"The worktree `{record.name}` was made from no branch. Say where to land, with --onto."
         )
     await check_clean(make, record)
     current = await git_inside(make, record.path, "branch", "--show-current")

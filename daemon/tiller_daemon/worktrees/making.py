@@ -17,7 +17,7 @@ import trio
 from msgspec import Struct, structs
 
 from tiller_daemon.worktrees.git import GitFailed, WorktreeProblem, git, succeeds
-from tiller_daemon.worktrees.records import Record, Records
+from tiller_daemon.worktrees.records import Record, Records, exists, real
 
 COPY_BYTES_MAX: Final = 16 * 1024 * 1024
 """The largest file that is copied into a worktree."""
@@ -76,8 +76,8 @@ async def find_source(workspace: Path) -> Source:
                 f"{why} Begin with: git init && git add . && git commit"
             ) from None
         raise
-    repository, own, checkout = (Path(os.path.realpath(line)) for line in answer.split("\n")[1:4])
-    return Source(repository, own, checkout, os.path.relpath(workspace, checkout))
+    repository, own, checkout = (real(line) for line in answer.split("\n")[1:4])
+    return Source(repository, own, checkout, str(workspace.relative_to(checkout)))
 
 
 async def plan(source: Source, wanted: Wanted, record_id: str, head: str = "") -> Record:
@@ -97,15 +97,15 @@ async def plan(source: Source, wanted: Wanted, record_id: str, head: str = "") -
     if not is_new:
         if place := (await branches_in_use(repository)).get(name):
             raise WorktreeProblem(
-                f"The branch `{name}` is checked out in {place}. Choose another name, or work there."
+                f"The branch `{name}` is checked out in {place}. Choose another name."
             )
         if wanted.base:
             raise WorktreeProblem(
-                f"The branch `{name}` exists already, so leave out the base, or choose another name."
+                f"The branch `{name}` exists already. Leave out the base, or choose another name."
             )
         base = await _commit(repository, f"refs/heads/{name}")
     path = await _place(source, wanted)
-    if os.path.lexists(path):
+    if exists(path):
         raise WorktreeProblem(f"{path} exists already. Choose another name, or remove it.")
     return Record(
         record_id,
@@ -122,7 +122,7 @@ async def plan(source: Source, wanted: Wanted, record_id: str, head: str = "") -
 
 
 async def branches_in_use(repository: Path | str) -> dict[str, str]:
-    """Return the branches that are checked out in a repository's own work trees, with the places."""
+    """Return the branches that a repository's own work trees have checked out, and where."""
     found: dict[str, str] = {}
     place = ""
     for line in (await git(repository, "worktree", "list", "--porcelain")).splitlines():
@@ -171,7 +171,7 @@ async def finish(records: Records, record: Record) -> Record:
 
 async def recover(records: Records, record: Record) -> None:
     """Finish or undo a worktree that was being made when the daemon died."""
-    if os.path.lexists(record.path):
+    if exists(record.path):
         await finish(records, record)
     else:
         await undo(records, record)
@@ -181,7 +181,7 @@ async def undo(records: Records, record: Record) -> None:
     """Remove what was made of a worktree that did not get its final name."""
     draft = draft_of(record)
     await trio.to_thread.run_sync(lambda: shutil.rmtree(draft, ignore_errors=True))
-    if os.path.lexists(record.path):
+    if exists(record.path):
         return  # it was renamed, and only the refs are missing
     with suppress(OSError):
         draft.parent.rmdir()
@@ -209,7 +209,7 @@ async def _place(source: Source, wanted: Wanted) -> Path:
     folder = wanted.name.replace("/", "-")
     around = await git(source.checkout, "rev-parse", "--show-superproject-working-tree")
     if wanted.parent:
-        return Path(os.path.realpath(wanted.parent)) / _project(source) / folder
+        return real(wanted.parent) / _project(source) / folder
     if around:
         raise WorktreeProblem(
             f"{source.checkout} is a submodule of {around}. Make a worktree of that repository, or "
@@ -304,7 +304,7 @@ async def _borrow_submodules(source: Source, place: Path, depth: int) -> None:
             continue
         commit, path = entry.split(" ")[1], entry.partition("\t")[2]
         theirs = source.checkout / path
-        if not os.path.lexists(theirs / ".git"):
+        if not exists(theirs / ".git"):
             continue
         inner = await find_source(theirs)
         if await succeeds(theirs, "cat-file", "-e", f"{commit}^{{commit}}"):
@@ -336,7 +336,7 @@ def _copy(checkout: Path, draft: Path, names: Sequence[str]) -> dict[str, str]:
     for name in names:
         target = draft / name
         content = read_plain(checkout, name)
-        if content is None or os.path.lexists(target):
+        if content is None or exists(target):
             continue
         data, mode = content
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -350,8 +350,10 @@ def _copy(checkout: Path, draft: Path, names: Sequence[str]) -> dict[str, str]:
 
 
 def read_plain(top: Path, name: str) -> tuple[bytes, int] | None:
-    """Return content and mode of a plain file below `top`; None if there is none, or a link leads
-    to it, or it is larger than `COPY_BYTES_MAX`."""
+    """Return content and mode of a plain file below `top`.
+
+    None if there is none, if a link leads to it, or if it is larger than `COPY_BYTES_MAX`.
+    """
     opened: list[int] = []
     try:
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -363,7 +365,7 @@ def read_plain(top: Path, name: str) -> tuple[bytes, int] | None:
         state = os.fstat(opened[-1])
         if not stat.S_ISREG(state.st_mode) or state.st_size > COPY_BYTES_MAX:
             return None
-        with open(opened.pop(), "rb") as file:
+        with os.fdopen(opened.pop(), "rb") as file:
             return file.read(COPY_BYTES_MAX), stat.S_IMODE(state.st_mode)
     except OSError:
         return None

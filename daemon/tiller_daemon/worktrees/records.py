@@ -20,6 +20,16 @@ WORKTREES_FOLDER: Final = "worktrees"
 State = Literal["making", "ready", "removing", "removed"]
 
 
+def exists(path: str | Path) -> bool:
+    """Whether there is anything at a path, be it a link that leads nowhere."""
+    return os.path.lexists(path)
+
+
+def real(path: str | Path) -> Path:
+    """Return a path without links."""
+    return Path(os.path.realpath(path))
+
+
 class Record(Struct, frozen=True, omit_defaults=True):
     """A worktree. All paths are absolute and without links."""
 

@@ -16,7 +16,7 @@ from tiller_daemon.sandbox.known_paths import is_product
 from tiller_daemon.worktrees.git import MakeSandbox, WorktreeProblem, git, git_inside, succeeds
 from tiller_daemon.worktrees.landing import check_clean
 from tiller_daemon.worktrees.making import KEPT, branches_in_use, read_plain
-from tiller_daemon.worktrees.records import Record, Records
+from tiller_daemon.worktrees.records import Record, Records, exists
 
 KEPT_DAYS: Final = 30
 """How long a removed worktree can be restored."""
@@ -39,8 +39,8 @@ async def check_removable(make: MakeSandbox, record: Record) -> None:
     )
     if not merged and record.published not in (record.base, record.landed):
         raise WorktreeProblem(
-            f"The commits of `{record.name}` are not in `{target or 'any branch'}`. Land them first, "
-            "or remove the worktree with --force; the branch stays in any case."
+            f"The commits of `{record.name}` are not in `{target or 'any branch'}`. Land them, or "
+            "remove the worktree with --force; the branch stays in any case."
         )
     listed = await git_inside(
         make, record.path, "status", "--porcelain", "-z", "--ignored=matching"
@@ -68,7 +68,7 @@ async def remove(records: Records, record: Record, now: float) -> Record:
     trash = Path(record.path).parent / f".{record.id}.removed"
     removed = structs.replace(record, state="removing", trash=str(trash), removed_at=now)
     records.put(removed)
-    if os.path.lexists(record.path):
+    if exists(record.path):
         await trio.to_thread.run_sync(os.rename, record.path, trash)
     removed = structs.replace(removed, state="removed")
     records.put(removed)
@@ -96,7 +96,7 @@ async def _is_elsewhere(record: Record) -> bool:
 
 def recover_removed(records: Records, record: Record) -> None:
     """Finish or undo a removal during which the daemon died."""
-    gone = not os.path.lexists(record.path)
+    gone = not exists(record.path)
     records.put(
         structs.replace(record, state="removed")
         if gone
@@ -106,7 +106,7 @@ def recover_removed(records: Records, record: Record) -> None:
 
 async def restore(records: Records, record: Record) -> Record:
     """Put a removed worktree back; raises `WorktreeProblem`."""
-    if os.path.lexists(record.path):
+    if exists(record.path):
         raise WorktreeProblem(f"{record.path} is taken. Rename what is there, then try again.")
     branch = f"refs/heads/{record.name}"
     if not await succeeds(record.repository, "show-ref", "-q", "--verify", branch):

@@ -4,7 +4,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import structlog
 import trio
@@ -14,10 +14,10 @@ from tiller_daemon.config import Worktree
 from tiller_daemon.processes.command import CommandProblem, run_command
 from tiller_daemon.sandbox.base import CommandSandbox
 from tiller_daemon.worktrees import landing, making, publishing, removing
-from tiller_daemon.worktrees.git import GitFailed, WorktreeProblem, git, git_inside
+from tiller_daemon.worktrees.git import GitFailed, Use, WorktreeProblem, git, git_inside
 from tiller_daemon.worktrees.landing import How, Landed
 from tiller_daemon.worktrees.making import Source, Wanted
-from tiller_daemon.worktrees.records import Record, Records
+from tiller_daemon.worktrees.records import Record, Records, exists, real
 
 log = structlog.get_logger()
 
@@ -29,9 +29,6 @@ SCRIPT_OUTPUT_MAX: Final = 2000
 
 PURGE_S: Final = 6 * 3600.0
 """How often to look for removed worktrees whose time is over."""
-
-Use = Literal["read", "git", "script"]
-"""What a sandbox in a worktree is for: git that only reads, git that writes, or a script."""
 
 
 class Made(NamedTuple):
@@ -105,7 +102,7 @@ class Worktrees:
 
     def turn_ended(self, workspace: str) -> None:
         """Note that a session may have made commits; `run` publishes them."""
-        if self.records.around(os.path.realpath(workspace)):
+        if self.records.around(real(workspace)):
             self._changed.add(workspace)
             self._noted.set()
 
@@ -121,7 +118,7 @@ class Worktrees:
 
         Raises `WorktreeProblem`.
         """
-        place = Path(os.path.realpath(workspace))
+        place = real(workspace)
         source = await making.find_source(place)
         head, around = "", self.records.around(place)
         if around:
@@ -155,7 +152,7 @@ class Worktrees:
         """Return how a worktree is, after publishing its branch."""
         if record.state != "ready":
             return State(is_there=False)
-        if not os.path.lexists(record.path):
+        if not exists(record.path):
             return State(is_there=False, problem=f"{record.path} does not exist any more.")
         problem = ""
         try:
@@ -174,7 +171,7 @@ class Worktrees:
 
     async def publish(self, workspace: str) -> str:
         """Publish the branch of the worktree around a workspace, if any; return what prevents it."""
-        record = self.records.around(os.path.realpath(workspace))
+        record = self.records.around(real(workspace))
         if record is None:
             return ""
         try:
@@ -198,7 +195,7 @@ class Worktrees:
     async def remove(self, record: Record, settings: Worktree, *, force: bool) -> Record:
         """Remove a worktree; raises `WorktreeProblem`."""
         async with self._held(record) as record:
-            if not os.path.lexists(record.path):
+            if not exists(record.path):
                 await removing.forget(self.records, record)
                 return record
             try:
@@ -240,7 +237,7 @@ class Worktrees:
             raise WorktreeProblem(
                 f"The worktree `{name}` was removed. Restore it with: tiller worktree restore {name}"
             )
-        if not os.path.lexists(found.path):
+        if not exists(found.path):
             # Somebody has deleted the directory; the branch has what was published.
             await removing.forget(self.records, found)
             return None
@@ -265,7 +262,7 @@ class Worktrees:
                 receive=receive,
                 timeout_s=SCRIPT_S_MAX,
                 secrets=(),
-                sandbox=await self._sandbox_for(Path(record.path), "script"),
+                sandbox=await self._sandbox(Path(record.path), "script"),
             )
         except CommandProblem as problem:
             raise WorktreeProblem(f"`{name}` could not run: {problem}") from problem
@@ -275,10 +272,7 @@ class Worktrees:
                 f"`{name}` ({script}) ended with status {end.status}. Nothing has changed.\n{said}"
             )
 
-    async def _sandbox(self, place: Path, writes: bool) -> CommandSandbox | None:
-        return await self._sandbox_for(place, "git" if writes else "read")
-
-    async def _sandbox_for(self, place: Path, use: Use) -> CommandSandbox | None:
+    async def _sandbox(self, place: Path, use: Use) -> CommandSandbox | None:
         return await trio.to_thread.run_sync(self._make_sandbox, place, use)
 
     @asynccontextmanager

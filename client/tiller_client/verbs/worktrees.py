@@ -1,0 +1,146 @@
+"""`worktree`: lists, lands, removes and restores worktrees."""
+
+import time
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from tiller_client.command_line.prompt import read_workspace
+from tiller_client.connecting.connection import DaemonConnection, connect
+from tiller_client.console import print_json, say, stdout_theme, tell
+from tiller_client.errors import RejectedError, UsageError
+from tiller_client.program_name import program
+from tiller_client.rendering.text import one_line
+from tiller_protocol.turns import UserInput
+from tiller_protocol.worktrees import (
+    WorktreeLand,
+    WorktreeLanded,
+    WorktreeList,
+    WorktreeListResult,
+    WorktreeRemove,
+    WorktreeRestore,
+    WorktreeResult,
+    WorktreeSummary,
+)
+
+COMMIT_CHARS_SHOWN = 12
+DAY_S = 86_400.0
+
+
+def run(arguments: Namespace) -> int:
+    """Run one action."""
+    with connect("tiller worktree") as connection:
+        match arguments.action:
+            case "ls":
+                workspace = read_workspace(arguments.directory) if arguments.directory else None
+                for one in _listed(connection, workspace):
+                    print_json(one) if arguments.json else say(_line(one))
+            case "path":
+                one = _named(connection, arguments.name)
+                print_json(one) if arguments.json else say(one.path)
+            case "land":
+                return _land(connection, arguments)
+            case "rm":
+                # Look up all first, so that none is removed if a name is wrong.
+                for one in [_named(connection, name) for name in arguments.names]:
+                    _remove(connection, one, arguments)
+            case _:
+                one = _named(connection, arguments.name, removed=True)
+                done = connection.ask(WorktreeRestore(one.id), WorktreeResult).worktree
+                print_json(done) if arguments.json else tell(f"restored {done.path}")
+    return 0
+
+
+def _land(connection: DaemonConnection, arguments: Namespace) -> int:
+    one = _named(connection, arguments.name)
+    how: Literal["merge", "rebase", "squash"] = (
+        "rebase" if arguments.rebase else "squash" if arguments.squash else "merge"
+    )
+    op = WorktreeLand(one.id, how, arguments.onto or "")
+    try:
+        landed = connection.ask(op, WorktreeLanded)
+    except RejectedError as error:
+        if error.answer.code == "conflict":
+            return _resolve(connection, one, error, arguments)
+        raise
+    if arguments.json:
+        print_json(landed)
+        return 0
+    where = f", and updated {landed.checkout}" if landed.checkout else ""
+    tell(f"{landed.onto} is at {landed.commit[:COMMIT_CHARS_SHOWN]}{where}")
+    tell(f"if the worktree is not needed any more: {program()} worktree rm {one.name}")
+    return 0
+
+
+def _resolve(
+    connection: DaemonConnection, one: WorktreeSummary, error: RejectedError, arguments: Namespace
+) -> int:
+    """Let a session resolve conflicts, or say how."""
+    session = next(iter(one.sessions), None)
+    task = str(error.answer.data["task"])
+    if not arguments.resolve or session is None:
+        if session and not arguments.json:
+            tell(f"to let its session resolve them, add: --resolve. Its task would be: {task}")
+        raise error
+    connection.submit(UserInput(session, task))
+    if arguments.json:
+        print_json(error.answer)
+    else:
+        tell(f"{error} Its session resolves them; watch it: {program()} attach {session}")
+    return 1
+
+
+def _remove(connection: DaemonConnection, one: WorktreeSummary, arguments: Namespace) -> None:
+    done = connection.ask(WorktreeRemove(one.id, arguments.force), WorktreeResult).worktree
+    if arguments.json:
+        print_json(done)
+    elif done.kept_until is None:
+        tell(f"forgot {one.name}, whose directory was gone")
+    else:
+        days = round((done.kept_until - time.time()) / DAY_S)
+        size = f"{done.disk_bytes / 1e6:.1f} MB"
+        tell(
+            f"removed {one.name}; for {days} days it takes {size}, and comes back with: "
+            f"{program()} worktree restore {one.name}"
+        )
+
+
+def _listed(connection: DaemonConnection, workspace: str | None) -> Sequence[WorktreeSummary]:
+    return connection.ask(WorktreeList(workspace), WorktreeListResult).worktrees
+
+
+def _named(connection: DaemonConnection, name: str, *, removed: bool = False) -> WorktreeSummary:
+    """Return the worktree with this name, here or elsewhere; raises `UsageError`."""
+    everything = [one for one in _listed(connection, None) if one.name == name or one.id == name]
+    found = [one for one in everything if (one.state == "removed") == removed]
+    here = str(Path.cwd())
+    near = [one for one in found if f"{here}/".startswith((f"{one.checkout}/", f"{one.path}/"))]
+    chosen = near or found
+    if len(chosen) == 1 or (removed and chosen):
+        return chosen[-1]
+    if chosen:
+        places = ", ".join(one.path for one in chosen)
+        raise UsageError(f"several worktrees have this name: {places}; go there first")
+    if everything:
+        state = "is not removed" if removed else "was removed"
+        raise UsageError(f"the worktree {one_line(name)} {state}")
+    raise UsageError(f"there is no worktree {one_line(name)}; see: {program()} worktree ls")
+
+
+def _line(one: WorktreeSummary) -> str:
+    """One line of a list: name, state, what is not landed or committed yet, and place."""
+    theme = stdout_theme()
+    parts = [f"+{one.ahead} commits"] if one.ahead else []
+    parts += [f"{one.changed_files} files not committed"] if one.changed_files else []
+    parts += [f"{len(one.sessions)} sessions"] if len(one.sessions) > 1 else []
+    if one.kept_until is not None:
+        days = round((one.kept_until - time.time()) / DAY_S)
+        parts = [f"removed, kept for {days} days, {one.disk_bytes / 1e6:.1f} MB"]
+    elif one.state == "missing":
+        parts = ["its directory is gone"]
+    elif one.problem:
+        parts.append(one_line(one.problem))
+    onto = f" → {one.base_branch}" if one.base_branch else ""
+    middle = " · ".join(parts) or "nothing to land"
+    return f"{one_line(one.name)}{onto}  {middle}  {theme.dim(one_line(one.path))}"
