@@ -335,7 +335,6 @@ class Sandboxes:
         has_home = self._home.is_relative_to(root)  # Its caches may be written anyway.
         named = [*kept_entries(root, is_build=is_build, git_use=git_use), *self._protected()]
         named += kept_of_git(git, nested, git_use)
-        named += self.off_limits(root)
         # Only real places are mounted, as a path may lead anywhere through links.
         real = [Path(os.path.realpath(path)) for path in named]
         kept = {*filter(os.path.lexists, _inside(real, inside, data))}.difference(inside, data)
@@ -353,7 +352,14 @@ class Sandboxes:
         # Paths inside a writable directory are writable already, and a command may have replaced
         # them with links to anywhere. But those in the workspace may be protected otherwise.
         named = [path for path in map(Path, policy.writable) if path != root]
-        outside = existing(path for path in named if not root_of(path, (root,)))
+        # A sandbox can't always keep a command out of a part of a place where it may write.
+        apart = self.off_limits(root)
+        outside = existing(
+            path
+            for path in named
+            if not root_of(path, (root,))
+            and not any(one.is_relative_to(path) or path.is_relative_to(one) for one in apart)
+        )
         inside = _in_place(path for path in named if root_of(path, (root,)))
         return tuple(path for path in (root, *outside, *inside) if path != Path("/"))
 
