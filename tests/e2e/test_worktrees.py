@@ -1,7 +1,7 @@
 """Sessions in worktrees: made by the daemon, apart from everything else, landed and removed."""
 
 import subprocess
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from e2e.test_sandbox import DEFAULT, needs_sandbox
 from e2e.words import bash, calls, text, write
 from support.daemon import Daemon
 from support.frontend import Frontend
-from tiller_daemon.models.scripted import ScriptStep
+from tiller_daemon.models.scripted import CallPart, ScriptStep
 from tiller_protocol.answers import Created, Rejected
 from tiller_protocol.ops import SessionCreate
 from tiller_protocol.settings import Settings
@@ -219,3 +219,78 @@ async def test_a_worktree_that_can_not_be_made_is_an_error(
     assert why in refused.message
     assert await listed(frontend, workspace) == ()
     assert not workspace.with_name("repository.worktrees").exists()
+
+
+async def test_the_editing_tools_write_to_no_other_checkout(
+    frontend: Frontend, workspace: Path
+) -> None:
+    other = await in_worktree(frontend, workspace, "other", text("hi"))
+    place = (await frontend.snapshot(other)).workspace
+    targets = (f"{workspace}/greeting.txt", f"{workspace}/.git/hooks/x", f"{place}/new.txt")
+    steps = (calls(*(write(path, "x", path[-9:]) for path in targets)), text("done"))
+    session_id = await in_worktree(frontend, workspace, "own", *steps)
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    for call in frontend.completed_calls(session_id):
+        assert (call.state, "another checkout" in call.output) == ("error", True), call
+    assert (workspace / "greeting.txt").read_text() == "hello\n"
+    assert not is_there(f"{place}/new.txt")
+
+
+async def test_a_worktree_gets_files_and_its_set_up_is_the_first_turn(
+    new_daemon: Callable[..., Daemon], nursery: trio.Nursery, workspace: Path
+) -> None:
+    daemon = new_daemon(
+        DEFAULT + '[worktree]\ncopy = [".env", "missing"]\nsetup = "cat .env; echo ok >made.txt"\n'
+        'check = "test -e made.txt && exit 3"\n'
+    )
+    daemon.start()
+    frontend = await Frontend.connect(daemon, nursery)
+    (workspace / ".gitignore").write_text(".env\nmade.txt\n")
+    git(workspace, "add", "-A")
+    git(workspace, "commit", "-qm", "Ignore")
+    (workspace / ".env").write_text("KEY=1\n")
+    session_id = await in_worktree(frontend, workspace, "set-up", text("done"))
+    assert (await frontend.turn_ended(session_id)).steps == 0
+    (call,) = frontend.completed_calls(session_id)
+    assert (call.by_user, call.in_sandbox, call.exit_status) == (True, True, 0)
+    place = Path((await frontend.snapshot(session_id)).workspace)
+    assert (place / "made.txt").read_text() == "ok\n"
+    assert (place / ".env").read_text() == "KEY=1\n"
+    (place / "new").write_text("x")
+    git(place, "add", "-A")
+    git(place, "commit", "-qm", "New")
+    (tree,) = await listed(frontend, workspace)
+    refused = await frontend.refused(WorktreeLand(tree.id))
+    assert "ended with status 3" in refused.message
+    await frontend.close()
+
+
+async def test_sub_agents_in_worktrees_write_side_by_side(
+    new_daemon: Callable[..., Daemon], nursery: trio.Nursery, workspace: Path
+) -> None:
+    daemon = new_daemon(DEFAULT + '[agents.writer]\nmodel = "scripted/writer"\n')
+    daemon.start()
+    frontend = await Frontend.connect(daemon, nursery)
+    work = (calls(write("mine.txt", "sub-agent\n")), calls(bash(COMMIT)), text("written"))
+    daemon.play("writer", *work)
+    tasks = [
+        CallPart(
+            "task",
+            arguments={"prompt": one, "agent": "writer", "isolation": "worktree"},
+            call_id=one,
+        )
+        for one in ("a", "b")
+    ]
+    session_id = await frontend.session(workspace, calls(*tasks), text("both are done"))
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    branches = []
+    for call in frontend.completed_calls(session_id):
+        assert "1 new commits]" in call.output, call
+        branches.append(call.output.partition("branch `")[2].partition("`")[0])
+    assert len(set(branches)) == 2
+    for branch in branches:
+        assert git(workspace, "show", f"{branch}:mine.txt") == "sub-agent"
+    assert not (workspace / "mine.txt").exists()
+    await frontend.close()

@@ -14,12 +14,14 @@ from tiller_daemon.session.actor import Session
 from tiller_daemon.session.recovery import load_snapshot
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.turns.resuming import may_be_resumed
+from tiller_daemon.session.worktrees import make_worktree
 from tiller_daemon.store.base import LogError
 from tiller_daemon.turn.closing import DAEMON_STOPPED, LOG_FAILED
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import SessionCreated
 from tiller_protocol.settings import Settings
 from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.worktrees import WorktreeChoice
 
 log = structlog.get_logger()
 
@@ -130,12 +132,24 @@ class LoadedSessions:
         return session
 
     async def create_owned(
-        self, workspace: str, settings: Settings, owner_id: str, item_id: str
+        self,
+        workspace: str,
+        settings: Settings,
+        owner_id: str,
+        item_id: str,
+        *,
+        apart: bool = False,
     ) -> Session:
         """Create the session of a sub-agent; see `Sessions`."""
+        worktree = ""
+        if apart:
+            made = await make_worktree(self._services, workspace, WorktreeChoice())
+            workspace, worktree = str(made.workspace), made.record.name
         session = self.start(Snapshot(self._services.new_id()))
         self._services.tools.servers.share(owner_id, session.snapshot.session_id)
-        created = SessionCreated(workspace, settings, owner_id=owner_id, owner_item_id=item_id)
+        created = SessionCreated(
+            workspace, settings, owner_id=owner_id, owner_item_id=item_id, worktree=worktree
+        )
         # Committed before the owner's log refers to this session.
         session.outbox.put(created)
         await session.outbox.committed()

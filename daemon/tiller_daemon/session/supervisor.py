@@ -30,7 +30,8 @@ from tiller_daemon.session.searching import SearchableSessions
 from tiller_daemon.session.services import Lent, Services
 from tiller_daemon.session.session_end import notify_session_end
 from tiller_daemon.session.state import PendingSubmission, SessionMessage, SetUp
-from tiller_daemon.session.worktrees import answer_worktrees, make_worktree, what_is_left
+from tiller_daemon.session.worktree_ops import answer_worktrees
+from tiller_daemon.session.worktrees import make_worktree, what_is_left
 from tiller_daemon.store.base import LogError, SubmissionRow
 from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, Created
 from tiller_protocol.codec import decode_answer

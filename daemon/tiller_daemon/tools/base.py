@@ -54,6 +54,8 @@ class Requirement(Struct, frozen=True):
 
     scope: WriteScope | None = None
     """For a task, the places that its sub-agent may change; None for its owner's limits."""
+    apart: bool = False
+    """For a task, whether its sub-agent works in a worktree of its own."""
 
 
 class ToolPermission(Struct, frozen=True):
@@ -171,6 +173,8 @@ class Assignment(Struct, frozen=True):
     """Whether the call only starts the sub-agent, whose report comes later."""
     scope: WriteScope | None = None
     """The places that the sub-agent may change; None for all that its owner may change."""
+    apart: bool = False
+    """Whether the sub-agent works in a worktree of its own."""
 
 
 class BackgroundCommands(Protocol):

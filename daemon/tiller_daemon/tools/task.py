@@ -6,9 +6,9 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from tiller_daemon.sandbox.known_paths import is_protected
 from tiller_daemon.tools.base import (
@@ -61,7 +61,8 @@ class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
         bool,
         Meta(
             description="Return at once; the report arrives later as a message. This requires a "
-            "read-only agent, or `paths`: nobody else may change these until the sub-agent ends"
+            "read-only agent, `isolation`, or `paths`: nobody else may change these until the "
+            "sub-agent ends"
         ),
     ] = False
     paths: Annotated[
@@ -75,16 +76,29 @@ class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
             "it as a directory, but not as a file: use `write` for a file",
         ),
     ] = ()
+    isolation: Annotated[
+        Literal["", "worktree"],
+        Meta(
+            description="`worktree`: the sub-agent works on a branch of its own in a git worktree, "
+            "which begins with your last commit. The report names the branch and its commit, for "
+            "`git merge`. Such tasks run at the same time, without `paths`"
+        ),
+    ] = ""
 
 
 def _requirements(arguments: TaskArguments, workspace: Path) -> tuple[Requirement, ...]:
     agent = arguments.agent or (RESUMED if arguments.resume else DEFAULT_AGENT)
     scope = _scope(workspace, arguments.paths) if arguments.paths else None
-    writes = f" (may change {scope})" if scope else ""
+    apart = arguments.isolation == "worktree"
+    if apart and (scope or arguments.resume):
+        other = "`paths`" if scope else "`resume`"
+        raise ToolFailure(f"`isolation` and {other} exclude each other: leave out one of them.")
+    writes = f" (may change {scope})" if scope else " (in a worktree of its own)" if apart else ""
     title = f"{agent}{writes}: {arguments.prompt}"
     detail = f"May change only: {scope}\n\n{arguments.prompt}" if scope else arguments.prompt
     warning = "Start a sub-agent"
-    return (Requirement("task", (agent,), (agent,), "plain", title, warning, detail, scope=scope),)
+    task = Requirement("task", (agent,), (agent,), "plain", title, warning, detail)
+    return (structs.replace(task, scope=scope, apart=apart),)
 
 
 def _scope(workspace: Path, paths: Sequence[str]) -> WriteScope:
@@ -103,9 +117,16 @@ def _scope(workspace: Path, paths: Sequence[str]) -> WriteScope:
 async def _run(arguments: TaskArguments, environment: ToolEnvironment) -> ToolResult:
     agent = arguments.agent or ("" if arguments.resume else DEFAULT_AGENT)
     # The links in the scope were resolved when the call was judged.
-    scope = environment.requirements[0].scope
+    first = environment.requirements[0]
     return await environment.delegate(
-        Assignment(arguments.prompt, agent, arguments.resume, arguments.background, scope)
+        Assignment(
+            arguments.prompt,
+            agent,
+            arguments.resume,
+            arguments.background,
+            first.scope,
+            first.apart,
+        )
     )
 
 

@@ -17,7 +17,7 @@ from tiller_daemon.worktrees import landing, making, publishing, removing
 from tiller_daemon.worktrees.git import GitFailed, Use, WorktreeProblem, git, git_inside
 from tiller_daemon.worktrees.landing import How, Landed
 from tiller_daemon.worktrees.making import Source, Wanted
-from tiller_daemon.worktrees.records import Record, Records, exists, real
+from tiller_daemon.worktrees.records import Record, Records, State, exists, real
 
 log = structlog.get_logger()
 
@@ -43,7 +43,7 @@ class Made(NamedTuple):
     """How many files have changes in the checkout that the worktree does not have."""
 
 
-class State(NamedTuple):
+class Condition(NamedTuple):
     """How a worktree is."""
 
     is_there: bool
@@ -148,12 +148,12 @@ class Worktrees:
         left = len(landing.changed_paths(changed)) if not around else 0
         return Made(record, _inside(record, source), is_new=True, left=left)
 
-    async def state_of(self, record: Record) -> State:
+    async def state_of(self, record: Record) -> Condition:
         """Return how a worktree is, after publishing its branch."""
         if record.state != "ready":
-            return State(is_there=False)
+            return Condition(is_there=False)
         if not exists(record.path):
-            return State(is_there=False, problem=f"{record.path} does not exist any more.")
+            return Condition(is_there=False, problem=f"{record.path} does not exist any more.")
         problem = ""
         try:
             record = await self._published(record)
@@ -166,8 +166,8 @@ class Worktrees:
                 span = f"refs/heads/{record.base_branch}..{record.published}"
                 ahead = await git(record.repository, "rev-list", "--count", span)
         except GitFailed as error:
-            return State(is_there=True, problem=problem or str(error))
-        return State(is_there=True, ahead=int(ahead or 0), changed=changed, problem=problem)
+            return Condition(is_there=True, problem=problem or str(error))
+        return Condition(is_there=True, ahead=int(ahead or 0), changed=changed, problem=problem)
 
     async def publish(self, workspace: str) -> str:
         """Publish the branch of the worktree around a workspace, if any; return what prevents it."""
@@ -179,6 +179,18 @@ class Worktrees:
         except WorktreeProblem as problem:
             return str(problem)
         return ""
+
+    async def describe(self, workspace: str) -> str:
+        """Return a line about the branch of a worktree after publishing it, for a model."""
+        record = self.records.around(real(workspace))
+        if record is None:
+            return ""
+        state = await self.state_of(record)
+        now = self.find(record.id)
+        parts = [f"[worktree {now.path}: branch `{now.name}`, commit {now.published}"]
+        parts += [f"{state.ahead} new commits"] if state.ahead else ["no new commits"]
+        parts += [f"{state.changed} files with changes in no commit"] if state.changed else []
+        return f"{', '.join(parts)}]"
 
     async def land(self, record: Record, how: How, onto: str, settings: Worktree) -> Landed:
         """Land a worktree; raises `Conflict` or `WorktreeProblem`, and then nothing has changed."""
@@ -211,7 +223,7 @@ class Worktrees:
 
     async def restore(self, record: Record) -> Record:
         """Put a removed worktree back; raises `WorktreeProblem`."""
-        async with self._held(record) as record:
+        async with self._held(record, "removed") as record:
             return await removing.restore(self.records, record)
 
     @staticmethod
@@ -276,10 +288,17 @@ class Worktrees:
         return await trio.to_thread.run_sync(self._make_sandbox, place, use)
 
     @asynccontextmanager
-    async def _held(self, record: Record) -> AsyncGenerator[Record]:
-        """Keep other work on a worktree's repository away; yield the record as it is then."""
+    async def _held(self, record: Record, state: State = "ready") -> AsyncGenerator[Record]:
+        """Keep other work on a worktree's repository away; yield the record as it is then.
+
+        Raises `WorktreeProblem` if the worktree is in another state.
+        """
         async with self._lock(record.repository):
-            yield self.find(record.id)
+            now = self.find(record.id)
+            if now.state != state:
+                how = "was removed" if now.state == "removed" else "is there already"
+                raise WorktreeProblem(f"The worktree `{record.name}` {how}.")
+            yield now
 
     def _lock(self, repository: str) -> trio.Lock:
         return self._locks.setdefault(repository, trio.Lock())

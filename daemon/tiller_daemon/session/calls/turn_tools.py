@@ -105,7 +105,8 @@ class TurnTools(Struct, frozen=True):
                 agents = {
                     subject for requirement in requirements for subject in requirement.subjects
                 }
-                reads = self.context.permissions.read_only or agents <= read_only
+                apart = any(requirement.apart for requirement in requirements)
+                reads = self.context.permissions.read_only or apart or agents <= read_only
         return "read" if reads else "write"
 
     def beyond_limits(self, tool: Tool, requirements: tuple[Requirement, ...]) -> str:

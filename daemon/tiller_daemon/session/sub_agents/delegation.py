@@ -39,6 +39,10 @@ ONLY_READING = (
     "A background agent that writes needs `paths`: the places that nobody else may change until "
     "it ends. Declare them, leave out `background`, or choose a read-only agent: {agents}."
 )
+NOT_APART = (
+    "No sub-agent was started: your task lets you change only {scope}, so your sub-agents can't "
+    "work in a worktree. Leave out `isolation`."
+)
 STILL_WORKS = (
     "The sub-agent {session_id} is still working on another task. Resume it after its report."
 )
@@ -79,7 +83,7 @@ class Delegation:
             raise ToolFailure(NOT_NESTED)
         read_only = [one.name for one in context.prompt.sub_agents if one.read_only]
         scope = assignment.scope
-        if assignment.agent in read_only or context.permissions.read_only:
+        if assignment.agent in read_only or context.permissions.read_only or assignment.apart:
             scope = None
         elif scope is None:
             raise ToolFailure(ONLY_READING.format(agents=", ".join(sorted(read_only))))
@@ -117,7 +121,11 @@ class Delegation:
         else:
             settings = Settings(agent=agent, model=model, variant=variant)
             session = await self._session.sessions.create_owned(
-                context.workspace, settings, context.session_id, sub_agent_run.item_id
+                context.workspace,
+                settings,
+                context.session_id,
+                sub_agent_run.item_id,
+                apart=assignment.apart,
             )
         known = agent or session.snapshot.settings.agent or ""
         sub_agent_run.begin(session.snapshot.session_id, known)
@@ -140,10 +148,13 @@ class Delegation:
 
     def _inherited(self, assignment: Assignment) -> Inherited:
         context = self._owner.context
+        if assignment.apart and context.permissions.scope:
+            raise ToolFailure(NOT_APART.format(scope=context.permissions.scope))
         scope = assignment.scope or context.permissions.scope
         return Inherited(
             permissions=structs.replace(context.permissions, scope=scope),
             depth=context.depth + 1,
+            apart=assignment.apart,
             model=context.model.name,
             variant=context.model.variant,
             budget=self._budget_left(),

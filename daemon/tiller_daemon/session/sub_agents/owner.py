@@ -29,7 +29,9 @@ class Owner:
     ) -> None:
         self.context = context
         self.session_id = context.session_id
-        self.claims = link.owner.claims if link else session.tasks.claims
+        # Nobody else works in a sub-agent's own worktree.
+        shares = link is not None and not link.inherited.apart
+        self.claims = link.owner.claims if link and shares else session.tasks.claims
         self.runs: list[SubAgentRun] = []
         self._session = session
         self._link = link

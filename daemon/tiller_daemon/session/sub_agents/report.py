@@ -27,5 +27,5 @@ def report_of(sub_agent_run: SubAgentRun) -> ToolResult:
     # A loop that nobody was asked about is not a rejection by the user.
     looped = body is not None and body.error is not None and body.error.code == DOOM_LOOP
     rejected = body is not None and body.outcome == "blocked" and not looped
-    output = f"{truncate(report)}\n\n{footer}"
+    output = "\n\n".join((truncate(report), *filter(None, (sub_agent_run.branch,)), footer))
     return ToolResult(output, failed=failed, rejected=rejected, sub_agent=totals)

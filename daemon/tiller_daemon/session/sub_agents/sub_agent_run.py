@@ -48,6 +48,8 @@ class Inherited(Struct, frozen=True):
     """The variant of `model`; may be empty."""
     budget: Budget
     """The rest of the owner's budget."""
+    apart: bool = False
+    """Whether the sub-agent works in a worktree of its own."""
 
 
 class Principal(Protocol):
@@ -109,7 +111,7 @@ class SubAgentRun:
 
     `totals` is the spending for this call of the sub-agent and its own sub-agents. `done` is set
     when the turn is over; `ended` is then its last event, or None if it could not be logged. `turn`
-    is the sub-agent's turn while it runs.
+    is the sub-agent's turn while it runs. `branch` is a line about its branch.
     """
 
     def __init__(self, owner: Principal, inherited: Inherited, item_id: str) -> None:
@@ -119,6 +121,7 @@ class SubAgentRun:
         self.ended: TurnEnded | None = None
         self.totals: SubAgent | None = None
         self.turn: WorkingTurn | None = None
+        self.branch = ""
         self.item_id = item_id
         # Already subtracted from the inherited budget, so only later spending counts.
         self._others_before = owner.spent_by_others()
@@ -244,9 +247,18 @@ class Sessions(Protocol):
     """Creates and finds the sessions of sub-agents."""
 
     async def create_owned(
-        self, workspace: str, settings: Settings, owner_id: str, item_id: str
+        self,
+        workspace: str,
+        settings: Settings,
+        owner_id: str,
+        item_id: str,
+        *,
+        apart: bool = False,
     ) -> OwnedSession:
-        """Create a session for a sub-agent; raises `LogError`."""
+        """Create a session for a sub-agent, `apart` in a new worktree of the workspace.
+
+        Raises `LogError` or `RejectionError`.
+        """
         ...
 
     async def find_owned(self, session_id: str, owner_id: str) -> OwnedSession:

@@ -129,8 +129,7 @@ class ActiveTurn:
                 # Only the owner's turn could later end commands that a sub-agent left running, but
                 # the owner does not know these commands.
                 await self._session.background.end_all()
-            if worktrees := self._session.services.files.worktrees:
-                worktrees.turn_ended(self.context.workspace)
+            await self._publish_branch()
             # Hooks run for turns of the model, not for compactions and the user's own commands.
             if ended and self.steerable:
                 self._hooks.turn_ended(ended)
@@ -146,6 +145,16 @@ class ActiveTurn:
                 services = self._session.services
                 services.histories.put(self.context.session_id, self._history, services.time())
             self.owner.runs.clear()
+
+    async def _publish_branch(self) -> None:
+        """Publish the branch of the session's worktree, if any; a sub-agent's report names it."""
+        worktrees, run = self._session.services.files.worktrees, self._sub_agent_run
+        if worktrees is None:
+            return
+        if run and run.inherited.apart:
+            run.branch = await worktrees.describe(self.context.workspace)
+        else:
+            worktrees.turn_ended(self.context.workspace)
 
     async def _run(self) -> TurnEnded | None:
         ending = self._interrupted
