@@ -202,7 +202,7 @@ def _services(
     hooks: HookRunner,
 ) -> Services:
     spill = options.places.state / SPILL_FOLDER
-    built_in = {tool.name: tool for tool in BUILT_IN}
+    built_in, proxies = {tool.name: tool for tool in BUILT_IN}, proxies_of(os.environ)
     providers, servers, search_tools = live.providers, live.servers, live.search_tools
 
     def secret_values() -> tuple[str, ...]:
@@ -244,9 +244,7 @@ def _services(
             hooks=hooks,
             editors=EditorFiles(servers.loans, publish, _id_maker()),
         ),
-        commands=CommandSettings(
-            live.variables, secret_values, live.sandboxes, proxies_of(os.environ)
-        ),
+        commands=CommandSettings(live.variables, secret_values, live.sandboxes, proxies),
         files=SessionFiles(
             spill_directory=lambda session_id: spill / session_id,
             journals=options.places.state / JOURNALS_FOLDER,

@@ -221,13 +221,7 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
             "call through input that calls a sub-agent."
         ),
     ] = False
-    in_sandbox: Annotated[
-        bool,
-        doc(
-            "For a call by the user: whether it runs in the session's sandbox, with network. So "
-            "does the set-up of a worktree. Other calls by the user run outside."
-        ),
-    ] = False
+    in_sandbox: Annotated[bool, doc("For a call by the user: whether it ran in a sandbox.")] = False
     by_provider: Annotated[
         bool,
         doc(

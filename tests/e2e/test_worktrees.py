@@ -294,3 +294,61 @@ async def test_sub_agents_in_worktrees_write_side_by_side(
         assert git(workspace, "show", f"{branch}:mine.txt") == "sub-agent"
     assert not (workspace / "mine.txt").exists()
     await frontend.close()
+
+
+def state_of(checkout: Path) -> tuple[object, ...]:
+    """Everything of a checkout that its worktrees must not change."""
+    own = checkout / ".git"
+    names = [path for path in checkout.rglob("*") if own not in path.parents and path.is_file()]
+    refs = git(checkout, "for-each-ref", "--format=%(refname) %(objectname)").splitlines()
+    kept = [line for line in refs if not line.startswith(("refs/heads/n", "refs/tiller/"))]
+    parts = ("index", "config", "HEAD", "packed-refs")
+    files = [(own / name).read_bytes() for name in parts if (own / name).exists()]
+    hooks = sorted((path.name, path.read_bytes()) for path in (own / "hooks").iterdir())
+    return {path: path.read_bytes() for path in names}, kept, files, hooks
+
+
+@pytest.mark.parametrize("number", [5, pytest.param(20, marks=pytest.mark.nightly)])
+async def test_sessions_at_once_keep_to_their_own_worktrees(
+    frontend: Frontend, workspace: Path, number: int
+) -> None:
+    for one in range(500):
+        (workspace / f"src/{one % 10}").mkdir(parents=True, exist_ok=True)
+        (workspace / f"src/{one % 10}/{one}.py").write_text(f"x = {one}\n")
+    (workspace / "Makefile").write_text("all:\n\tcat src/*/*.py >built.txt\n")
+    (workspace / ".gitignore").write_text("built.txt\n")
+    library = workspace.with_name("library")
+    git(workspace.parent, "clone", "-q", str(workspace), str(library))
+    file = ("-c", "protocol.file.allow=always")
+    git(workspace, *file, "submodule", "add", "-q", str(library), "vendor/lib")
+    git(workspace, "add", "-A")
+    git(workspace, "commit", "-qm", "Many files")
+    before = state_of(workspace)
+    sessions: dict[str, str] = {}
+
+    async def work(name: str) -> None:
+        steps = (
+            calls(write(f"src/{name}.py", f"x = '{name}'\n"), bash("make")),
+            calls(bash(f"echo {name} >>greeting.txt; git stash -q; git stash pop; {COMMIT}")),
+            text("done"),
+        )
+        sessions[name] = await in_worktree(frontend, workspace, name, *steps)
+        await frontend.say(sessions[name])
+        await frontend.turn_ended(sessions[name])
+
+    async with trio.open_nursery() as nursery:
+        for one in range(number):
+            nursery.start_soon(work, f"n{one}")
+    assert state_of(workspace) == before
+    base = git(workspace, "rev-parse", "HEAD")
+    trees = {one.name: one for one in await listed(frontend, workspace)}
+    assert set(trees) == set(sessions)
+    for name, tree in trees.items():
+        place = Path(tree.path)
+        assert (tree.ahead, tree.changed_files, tree.problem) == (1, 0, "")
+        changed = git(place, "diff", "--name-only", base, "HEAD").splitlines()
+        assert changed == ["greeting.txt", f"src/{name}.py"]
+        assert (place / "greeting.txt").read_text() == f"hello\n{name}\n"
+        assert "x = 499" in (place / "built.txt").read_text()
+        assert (place / "vendor/lib/greeting.txt").exists()
+        assert git(workspace, "rev-parse", name) == git(place, "rev-parse", "HEAD")

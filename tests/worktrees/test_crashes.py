@@ -8,7 +8,6 @@ import ctypes
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -19,11 +18,10 @@ from typing import Any, Final
 import pytest
 import trio
 
+from support.worktrees import Ground, git
 from tiller_daemon.config import Worktree
 from tiller_daemon.worktrees.git import WorktreeProblem
-from tiller_daemon.worktrees.records import Records
 from tiller_daemon.worktrees.worktrees import Worktrees
-from tiller_protocol.ids import Ulids
 
 SUBREAPER: Final = 36
 """PR_SET_CHILD_SUBREAPER of prctl(2): orphans become children of this process."""
@@ -34,48 +32,6 @@ NEVER: Final = 0
 PACKAGE: Final = f"{os.sep}tiller_daemon{os.sep}worktrees{os.sep}"
 
 Act = Callable[[Worktrees], Awaitable[object]]
-
-
-def git(place: Path, *arguments: str) -> str:
-    who = ("-c", "user.name=t", "-c", "user.email=t@t")
-    return subprocess.check_output(["git", *who, *arguments], cwd=place, text=True).strip()
-
-
-class Ground:
-    """A repository, and the worktrees that were made of it."""
-
-    def __init__(self, root: Path) -> None:
-        self.root, self.main = root, root / "main"
-        self.trees = root / "main.worktrees"
-
-    @classmethod
-    def new(cls, root: Path) -> "Ground":
-        made = cls(root)
-        made.main.mkdir(parents=True)
-        git(made.main, "init", "-q", "-b", "main")
-        git(made.main, "config", "user.name", "t")
-        git(made.main, "config", "user.email", "t@t")
-        (made.main / "file").write_text("one\n")
-        (made.main / ".gitignore").write_text(".env\n")
-        git(made.main, "add", "-A")
-        git(made.main, "commit", "-qm", "one")
-        (made.main / ".env").write_text("KEY=1\n")
-        return made
-
-    def worktrees(self) -> Worktrees:
-        """Return a daemon's worktrees, as after a start."""
-        ulids = Ulids()
-        numbers = iter(range(int.from_bytes(os.urandom(4)), 1 << 40))
-        return Worktrees(
-            Records(self.root / "state"),
-            lambda *_: None,
-            lambda: {"PATH": os.environ["PATH"]},
-            lambda: ulids.make(next(numbers), os.urandom(10)),
-            lambda: 1.0,
-        )
-
-    def tree(self, name: str) -> Path:
-        return self.trees / name
 
 
 async def make(worktrees: Worktrees, main: Path) -> None:

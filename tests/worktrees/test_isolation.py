@@ -1,4 +1,4 @@
-"""Nothing that runs in a worktree changes anything outside: held by the sandbox, not by a judgement.
+"""Nothing that runs in a worktree changes anything outside: the sandbox holds it.
 
 Every attempt runs as a command that a person has approved. What it changed is judged from outside.
 """
@@ -92,7 +92,7 @@ ln -s $MAIN/file link; echo x >link
 ln $MAIN/file hard && echo x >hard
 ln $MAIN/.git/config hard && echo x >hard
 cp -l $OTHER/file hard && echo x >hard
-printf '#!/bin/sh\\ntouch %s/x\\n' $MAIN >.git/hooks/post-commit; chmod +x .git/hooks/post-commit; git commit --allow-empty -m x
+printf 'touch %s/x' $MAIN >.git/hooks/post-commit; chmod +x .git/hooks/*; git commit -qm x
 touch $MAIN/.git/hooks/post-commit
 mount --bind /tmp $MAIN
 chmod -R 777 $MAIN
@@ -122,7 +122,11 @@ async def two_worktrees(jail: Jail) -> tuple[Records, Path, Path]:
     records = Records(jail.runtime / "worktrees")
     ulids, numbers = Ulids(), iter(range(1, 100))
     worktrees = Worktrees(
-        records, lambda *_: None, dict, lambda: ulids.make(next(numbers), bytes(10)), lambda: 1.0
+        records,
+        lambda _place, _use: None,
+        dict,
+        lambda: ulids.make(next(numbers), bytes(10)),
+        lambda: 1.0,
     )
     made = [await worktrees.make(jail.workspace, name, "", Worktree()) for name in ("own", "other")]
     own, other = (one.workspace for one in made)

@@ -18,7 +18,7 @@ export interface Submission {
   /** Id that the frontend chooses. A repeat with the same id gets the same answer. */
   id: string;
   /** The op to execute. */
-  op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionMarkSeen | SessionDelete | SessionLend | LentFile | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Backup | Shutdown;
+  op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionMarkSeen | SessionDelete | SessionLend | LentFile | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | WorktreeList | WorktreeLand | WorktreeRemove | WorktreeRestore | DaemonStatus | Backup | Shutdown;
   /** Name of the frontend; shown with its inputs and answers. */
   client?: string;
   /** Content of the token file in the runtime directory. */
@@ -45,6 +45,8 @@ export interface SessionCreate {
   model?: string | null;
   /** The initial settings. */
   settings?: Settings;
+  /** Work in a worktree of the repository around `workspace`, in the same subdirectory. It is made if it does not exist. Rejected as `worktree` if that is not possible. */
+  worktree?: WorktreeChoice | null;
 }
 
 /** Settings of a session. An absent field leaves the choice to the agent or the configuration. */
@@ -94,6 +96,14 @@ export interface Rule {
   action: "allow" | "ask" | "deny";
   /** Whether the rule comes from an answer such as `always`. Such a rule never overrides a denial. */
   granted?: boolean;
+}
+
+/** The worktree in which a new session works. */
+export interface WorktreeChoice {
+  /** Name of the worktree and of its branch. A worktree of this repository with this name is used again. Default: a new name. */
+  name?: string;
+  /** Branch or commit that a new worktree begins with. Default: what is checked out. */
+  base?: string;
 }
 
 /** Lists sessions, most recently active first. Answered by `SessionListResult`. Sessions of sub-agents are listed only if `owner_id` or `sub_agents` asks for them. */
@@ -454,6 +464,40 @@ export interface RuleRevoke {
   session_id?: string | null;
 }
 
+/** Lists worktrees, oldest first. Answered by `WorktreeListResult`. */
+export interface WorktreeList {
+  type: "worktree_list";
+  /** Only worktrees of the repository around this directory. Default: all. */
+  workspace?: string | null;
+}
+
+/** Brings a worktree's commits onto its base branch. Answered by `WorktreeLanded`. Rejected as `conflict` if the commits don't fit, with `files`, `onto` and a `task` for the session in `data`, and as `worktree` for any other reason. Nothing has changed then. */
+export interface WorktreeLand {
+  type: "worktree_land";
+  /** Id of the worktree, from `worktree_list`. */
+  worktree_id: string;
+  /** `merge`: fast-forward if possible, else a merge commit. `rebase`: one commit after another. `squash`: a single commit. */
+  how?: "merge" | "rebase" | "squash";
+  /** Branch to land on. Default: `base_branch`. */
+  onto?: string;
+}
+
+/** Removes a worktree, which can be restored for 30 days. Answered by `WorktreeResult`. Rejected as `worktree` if anything in it exists nowhere else, unless `force`. */
+export interface WorktreeRemove {
+  type: "worktree_remove";
+  /** Id of the worktree, from `worktree_list`. */
+  worktree_id: string;
+  /** Remove it whatever is in it. */
+  force?: boolean;
+}
+
+/** Puts a removed worktree back. Answered by `WorktreeResult`. */
+export interface WorktreeRestore {
+  type: "worktree_restore";
+  /** Id of the worktree, from `worktree_list`. */
+  worktree_id: string;
+}
+
 /** Returns the status of the daemon's process. Answered by `DaemonStatusResult`. */
 export interface DaemonStatus {
   type: "daemon_status";
@@ -479,7 +523,7 @@ export interface Accepted {
   /** Id of the submission to which this is the answer. */
   submission_id: string;
   /** The op's result; absent if the op has none. */
-  result?: HelloResult | Created | SessionListResult | SessionSearchResult | InputHistoryResult | SessionResult | ReplayResult | SessionDiffResult | RevertResult | Started | Steered | Queued | CatalogResult | ProjectResult | McpLoginResult | BackupResult | RulesResult | DaemonStatusResult | null;
+  result?: HelloResult | Created | SessionListResult | SessionSearchResult | InputHistoryResult | SessionResult | ReplayResult | SessionDiffResult | RevertResult | Started | Steered | Queued | CatalogResult | ProjectResult | McpLoginResult | BackupResult | RulesResult | WorktreeListResult | WorktreeLanded | WorktreeResult | DaemonStatusResult | null;
 }
 
 /** Identifies the daemon and its log, and shows whether to restart the daemon. */
@@ -563,6 +607,8 @@ export interface SessionSummary {
   context_window?: number;
   /** As in `Snapshot`. */
   branch?: string;
+  /** As in `Snapshot`. */
+  worktree?: string;
   /** As in `Snapshot`. Also absent if the latest turn ran before this field existed. */
   last_outcome?: "blocked" | "completed" | "failed" | "interrupted" | "limit_reached" | null;
   /** Why the latest turn ended so; empty if not needed. */
@@ -758,6 +804,8 @@ export interface Snapshot {
   owner_id?: string | null;
   /** For a sub-agent: the tool call that started it. */
   owner_item_id?: string | null;
+  /** Name of the worktree around the workspace; may be empty. */
+  worktree?: string;
 }
 
 /** The user's input, which started a turn, steered a turn, or came from the queue. */
@@ -852,6 +900,8 @@ export interface ToolCall {
   ordinal?: number;
   /** Whether the user made the call: a `bash` call through the op `shell`, or a `task` call through input that calls a sub-agent. */
   by_user?: boolean;
+  /** For a call by the user: whether it runs in the session's sandbox, with network. So does the set-up of a worktree. Other calls by the user run outside. */
+  in_sandbox?: boolean;
   /** Whether the provider ran the call. If so, `output` is for people, and its length is limited. */
   by_provider?: boolean;
   /** The sub-agent that works on a `task` call. */
@@ -1175,6 +1225,8 @@ export interface SessionCreated {
   owner_id?: string | null;
   /** For a sub-agent: the call that started it. */
   owner_item_id?: string | null;
+  /** Name of the worktree around the workspace; may be empty. */
+  worktree?: string;
 }
 
 /** The settings or the workspace have changed. */
@@ -1778,6 +1830,59 @@ export interface RuleSummary {
   by?: string;
 }
 
+/** The worktrees. */
+export interface WorktreeListResult {
+  type: "worktree_list";
+  /** Worktrees, oldest first. */
+  worktrees: Array<WorktreeSummary>;
+}
+
+/** A worktree. */
+export interface WorktreeSummary {
+  /** Id of the worktree. */
+  id: string;
+  /** Name of the worktree and of its branch. */
+  name: string;
+  /** Absolute path of its top. */
+  path: string;
+  /** Absolute path of the checkout that it was made from. */
+  checkout: string;
+  /** `ready`: there. `removed`: kept until `kept_until`, and can be restored. `missing`: somebody else has removed its directory. */
+  state: "missing" | "ready" | "removed";
+  /** Branch that it was made from and lands on; empty if none was checked out. */
+  base_branch?: string;
+  /** Number of its commits that `base_branch` does not have. */
+  ahead?: number;
+  /** Number of files with changes that are in no commit. */
+  changed_files?: number;
+  /** Ids of the sessions that work in it. */
+  sessions?: Array<string>;
+  /** What a removed worktree takes on the disk. */
+  disk_bytes?: number;
+  /** When a removed worktree is deleted for good, in Unix seconds. */
+  kept_until?: number | null;
+  /** Why its branch can't be moved or read; empty if it can. */
+  problem?: string;
+}
+
+/** A worktree has landed. */
+export interface WorktreeLanded {
+  type: "worktree_landed";
+  /** Commit to which the branch has moved. */
+  commit: string;
+  /** The branch. */
+  onto: string;
+  /** Where the branch is checked out, and was updated; empty if nowhere. */
+  checkout?: string;
+}
+
+/** A worktree that was removed or restored. */
+export interface WorktreeResult {
+  type: "worktree";
+  /** The worktree. */
+  worktree: WorktreeSummary;
+}
+
 /** The status of the daemon's process. */
 export interface DaemonStatusResult {
   type: "daemon_status";
@@ -1811,7 +1916,7 @@ export interface Rejected {
   /** Id of the submission; empty if the id was unreadable. */
   submission_id: string;
   /** The reason, for programs. */
-  code: "already_resolved" | "bad_message" | "busy" | "empty_input" | "expected_turn_mismatch" | "internal" | "invalid_settings" | "no_active_turn" | "not_found" | "overloaded" | "shutting_down" | "too_large" | "turn_not_steerable" | "unauthorized" | "unavailable" | "unsupported_protocol";
+  code: "already_resolved" | "bad_message" | "busy" | "conflict" | "empty_input" | "expected_turn_mismatch" | "internal" | "invalid_settings" | "no_active_turn" | "not_found" | "overloaded" | "shutting_down" | "too_large" | "turn_not_steerable" | "unauthorized" | "unavailable" | "unsupported_protocol" | "worktree";
   /** The reason in whole sentences, for people. */
   message: string;
   /** Details for `code`, such as the rejected input. */
@@ -1845,7 +1950,7 @@ export interface RpcInput {
 /** A submission without the token, which `tiller rpc` adds. */
 export interface RpcSubmission {
   /** The op to submit. */
-  op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionMarkSeen | SessionDelete | SessionLend | LentFile | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Backup | Shutdown;
+  op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionMarkSeen | SessionDelete | SessionLend | LentFile | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | WorktreeList | WorktreeLand | WorktreeRemove | WorktreeRestore | DaemonStatus | Backup | Shutdown;
   /** Id as in `Submission`. If the same id is sent again, even by another process, the answer is the same. Default: a new id. */
   id?: string | null;
   /** Name of the frontend. Default: the name given by `tiller rpc --name`. */

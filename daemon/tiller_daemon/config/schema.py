@@ -31,6 +31,7 @@ from tiller_daemon.config.model_schema import (
     Retry,
     Seconds,
 )
+from tiller_daemon.config.worktrees import ProjectWorktree, Worktree
 from tiller_protocol.settings import Approve, Budget, FollowUps, Rule, SandboxMode, Steps
 
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -293,30 +294,6 @@ class Hook(Struct, frozen=True, forbid_unknown_fields=True):
         # `join` accepts both forms of a command, a text and a list.
         if not "".join(self.command).strip():
             raise FieldError("expected a command", "command")
-
-
-FileName = Annotated[str, Meta(pattern=r"^(?!/)(?!.*(^|/)\.\.?(/|$)).+$")]
-
-
-class ProjectWorktree(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a new worktree gets, and which commands accompany it; all of them run in a sandbox."""
-
-    copy: tuple[FileName, ...] = ()
-    """Files of the checkout that a new worktree gets, such as `.env`; relative to the top."""
-    setup: str = ""
-    """A command line for the shell that prepares a new worktree, in the session's first turn."""
-    check: str = ""
-    """A command line that must succeed before a worktree lands."""
-    teardown: str = ""
-    """A command line that runs before a worktree is removed."""
-
-
-class Worktree(ProjectWorktree, frozen=True, forbid_unknown_fields=True):
-    """Where worktrees are, and what they get."""
-
-    directory: str | None = None
-    """The directory for worktrees, absolute after loading; absent means `CHECKOUT.worktrees` beside
-    each checkout."""
 
 
 class ProjectHook(Hook, frozen=True, forbid_unknown_fields=True):

@@ -4,9 +4,8 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import structs
 
@@ -41,21 +40,15 @@ from tiller_daemon.sandbox.protected import (
 )
 from tiller_daemon.sandbox.quarantine import Watch, quarantine
 from tiller_daemon.sandbox.scan import NOTHING_FOUND, Scanner, ScanResult
+from tiller_daemon.sandbox.writable_places import (
+    Worktrees,
+    in_place,
+    make_owned,
+    writable_places,
+)
 
 SCANNERS_MAX: Final = 64
 """The most workspaces whose scanners are cached."""
-
-
-class Worktrees(Protocol):
-    """Knows the worktrees that this daemon has made."""
-
-    def borrowed(self, path: Path) -> tuple[Path, ...]:
-        """Return what commands in a workspace must see of the repository that it borrows from."""
-        ...
-
-    def off_limits(self, path: Path) -> tuple[Path, ...]:
-        """Return where nothing in a worktree may write: the other checkouts of its repository."""
-        ...
 
 
 class Sandboxes:
@@ -69,7 +62,7 @@ class Sandboxes:
         private: Sequence[Path] = (),
         protected: Callable[[], Sequence[Path]] = tuple,
         records: Path | None = None,
-        worktrees: "Worktrees | None" = None,
+        worktrees: Worktrees | None = None,
     ) -> None:
         """Use the sandbox that `find` returns.
 
@@ -254,7 +247,7 @@ class Sandboxes:
         if policy.mode == "read_only":
             level = SandboxLevel.READ_ONLY
         places = None if scope is None else tuple(scope)
-        _make_owned((*(places or ()), *taken))
+        make_owned((*(places or ()), *taken))
         if level is not SandboxLevel.SESSION or scope is not None:
             git_use = ""
         given = (level, policy, workspace, spill, masked, revealed, places, found.repositories)
@@ -302,7 +295,6 @@ class Sandboxes:
         root = workspace.resolve()
         git = find_git(root)
         readable = tuple(existing(map(Path, policy.readable)))
-        lent = existing(self._worktrees.borrowed(root)) if self._worktrees else ()
         named = (path for path in existing(self._secret_paths) if path not in readable)
         hidden = (*existing((*self.private, *self._keys)), *named)
         # Secrets and private files stay hidden, even if they were revealed.
@@ -314,7 +306,7 @@ class Sandboxes:
         # The parts of the workspace itself have limits of their own.
         named = (*map(Path, SYSTEM), *self._tools(), self.shown_top(root), *git.directories)
         tools = (one for one in named if not one.is_relative_to(root) and os.path.lexists(one))
-        visible = dict.fromkeys((*tools, *readable, *lent))
+        visible = dict.fromkeys((*tools, *readable, *self._borrowed(root)))
         if level is not SandboxLevel.SESSION:
             hidden += self._closed()
         reading = SandboxProfile(
@@ -327,7 +319,7 @@ class Sandboxes:
         )
         if level is SandboxLevel.READ_ONLY:
             return structs.replace(reading, network=policy.network and policy.mode == "read_only")
-        inside = self._writable(policy, root) if scope is None else tuple(_in_place(scope))
+        inside = self._writable(policy, root) if scope is None else tuple(in_place(scope))
         # Otherwise git would stop halfway, at the first file beside the workspace.
         whole = (self.shown_top(root),) if git_use == "work_tree" else ()
         inside, data = (*inside, *whole), git_data(git, nested) if git_use else ()
@@ -349,19 +341,10 @@ class Sandboxes:
         )
 
     def _writable(self, policy: SandboxPolicy, root: Path) -> tuple[Path, ...]:
-        # Paths inside a writable directory are writable already, and a command may have replaced
-        # them with links to anywhere. But those in the workspace may be protected otherwise.
-        named = [path for path in map(Path, policy.writable) if path != root]
-        # A sandbox can't always keep a command out of a part of a place where it may write.
-        apart = self.off_limits(root)
-        outside = existing(
-            path
-            for path in named
-            if not root_of(path, (root,))
-            and not any(one.is_relative_to(path) or path.is_relative_to(one) for one in apart)
-        )
-        inside = _in_place(path for path in named if root_of(path, (root,)))
-        return tuple(path for path in (root, *outside, *inside) if path != Path("/"))
+        return writable_places(policy.writable, root, self.off_limits(root))
+
+    def _borrowed(self, root: Path) -> Iterator[Path]:
+        return existing(self._worktrees.borrowed(root) if self._worktrees else ())
 
 
 def _needs_mount(path: Path, inside: Collection[Path], kept: Collection[Path]) -> bool:
@@ -387,11 +370,6 @@ def _inside(paths: Iterable[Path], *roots: Sequence[Path]) -> Iterator[Path]:
     return (path for path in paths if any(root_of(path, one) for one in roots))
 
 
-def _in_place(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield the paths, except those that are links or lead through one."""
-    return (path for path in paths if os.path.realpath(path) == str(path))
-
-
 def _hideable(masked: Iterable[Path]) -> Iterator[Path]:
     """Yield the places of files and directories to hide.
 
@@ -399,14 +377,6 @@ def _hideable(masked: Iterable[Path]) -> Iterator[Path]:
     """
     # Path would raise an error if a path is too long.
     return existing(one for one in masked if not (os.path.islink(one) and os.path.isdir(one)))  # noqa: PTH112, PTH114
-
-
-def _make_owned(paths: Iterable[Path]) -> None:
-    """Make the missing directories that sub-agents own; without a suffix it is a directory."""
-    for path in paths:
-        if not path.suffix and os.path.realpath(path) == str(path):
-            with suppress(OSError):
-                path.mkdir(parents=True, exist_ok=True)
 
 
 def _without(profile: SandboxProfile, taken: Sequence[Path]) -> SandboxProfile:

@@ -96,8 +96,10 @@ async def _list(
     if workspace is not None:
         place = real(workspace)
         around = worktrees.records.around(place)
-        repository = around.repository if around else str((await find_source(place)).repository)
-        records = (one for one in records if one.repository == repository)
+        repository = (
+            around.origin.repository if around else str((await find_source(place)).repository)
+        )
+        records = (one for one in records if one.origin.repository == repository)
     chosen = [one for one in records if one.state in ("ready", "removed")]
     found: dict[str, WorktreeSummary] = {}
     limit = trio.CapacityLimiter(WORKERS_MAX)
@@ -119,9 +121,9 @@ async def _summary(services: Services, worktrees: Worktrees, record: Record) -> 
         record.id,
         record.name,
         record.path,
-        record.checkout,
+        record.origin.checkout,
         "removed" if is_removed else "ready" if state.is_there else "missing",
-        record.base_branch,
+        record.origin.base_branch,
         state.ahead,
         state.changed,
         await _sessions_in(services, record),

@@ -50,5 +50,5 @@ def what_is_left(made: Made) -> str:
         return ""
     record, files = made.record, "file" if made.left == 1 else "files"
     return LEFT.format(
-        checkout=record.checkout, left=made.left, files=files, commit=record.base[:12]
+        checkout=record.origin.checkout, left=made.left, files=files, commit=record.origin.base[:12]
     )

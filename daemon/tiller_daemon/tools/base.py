@@ -24,34 +24,26 @@ class Requirement(Struct, frozen=True):
 
     permission: str
     """The kind of action, such as `read` or `bash`."""
-
     subjects: tuple[str, ...]
     """The objects of the action, as rules name them: paths relative to the workspace (absolute if
     outside), command lines, or addresses."""
-
     always: tuple[str, ...] = ()
     """Patterns that the answer `always` would allow."""
-
     kind: SubjectKind = "plain"
     """The kind of the subjects, which decides how they are judged."""
-
     title: str = ""
     """What the call would do, in one line for the user."""
     warning: str = ""
     """The fixed words about what the permission allows, which come before the title."""
     detail: str = ""
     """A complete description of what the call would do, for the user."""
-
     loosest_unasked: SandboxLevel | None = None
     """For command lines, the loosest level available for a call that the user was not asked
     about; None if no level is available."""
-
     problem: str = ""
     """For command lines, why builds in the workspace need approval; empty if they do not."""
-
     detail_kind: DetailKind = "text"
     """The kind of text in `detail`."""
-
     scope: WriteScope | None = None
     """For a task, the places that its sub-agent may change; None for its owner's limits."""
     apart: bool = False

@@ -54,7 +54,7 @@ class Target(NamedTuple):
 
 async def check_landable(make: MakeSandbox, record: Record, onto: str) -> Target:
     """Return where a worktree can land; raises `WorktreeProblem`."""
-    target = onto or record.base_branch
+    target = onto or record.origin.base_branch
     if not target:
         raise WorktreeProblem(
             f"The worktree `{record.name}` was made from no branch. Say where to land, with --onto."
@@ -65,10 +65,10 @@ async def check_landable(make: MakeSandbox, record: Record, onto: str) -> Target
         where = f"`{current}` is" if current else "no branch is"
         raise WorktreeProblem(f"In {record.path} {where} checked out instead of `{record.name}`.")
     try:
-        tip = await git(record.repository, "rev-parse", "--verify", f"refs/heads/{target}")
+        tip = await git(record.origin.repository, "rev-parse", "--verify", f"refs/heads/{target}")
     except GitFailed:
         raise WorktreeProblem(f"There is no branch `{target}` to land on.") from None
-    place = (await branches_in_use(record.repository)).get(target, "")
+    place = (await branches_in_use(record.origin.repository)).get(target, "")
     if place:
         changed = await git(place, "status", "--porcelain", "-z", "--untracked-files=no")
         if changed:
@@ -92,7 +92,7 @@ async def land(records: Records, make: MakeSandbox, record: Record, how: How, to
     """Land a worktree; raises `Conflict` or `WorktreeProblem`, and then nothing has changed."""
     target, tip, place = to
     record = await publish(records, make, record)
-    repository, head = record.repository, record.published
+    repository, head = record.origin.repository, record.published
     if await holds(repository, "merge-base", "--is-ancestor", head, tip):
         raise WorktreeProblem(f"`{target}` has all commits of `{record.name}` already.")
     if how == "rebase":
@@ -118,8 +118,8 @@ async def show_target(make: MakeSandbox, record: Record, onto: str) -> None:
     """Move the target's branch in the worktree to its present commit, so that it can be merged."""
     ref = f"refs/heads/{onto}"
     with suppress(GitFailed):
-        tip = await git(record.repository, "rev-parse", "--verify", ref)
-        await git(record.repository, "update-ref", f"{KEPT}/{record.id}/onto", tip)
+        tip = await git(record.origin.repository, "rev-parse", "--verify", ref)
+        await git(record.origin.repository, "update-ref", f"{KEPT}/{record.id}/onto", tip)
         await git_inside(make, record.path, "update-ref", ref, tip, writes=True)
 
 
@@ -135,12 +135,12 @@ async def _merged(record: Record, target: str, tip: str, how: How) -> str:
     head = record.published
     merging = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z")
     # With conflicts, the status is 1 and the files follow the tree.
-    answer = await git(record.repository, *merging, tip, head, ok=(1,))
+    answer = await git(record.origin.repository, *merging, tip, head, ok=(1,))
     tree, *conflicts = (part for part in answer.split("\0") if part)
     if conflicts:
         raise Conflict(target, tuple(conflicts))
     subjects = await git(
-        record.repository, "log", "--reverse", "--format=%s", f"{tip}..{head}", "--"
+        record.origin.repository, "log", "--reverse", "--format=%s", f"{tip}..{head}", "--"
     )
     if how == "squash":
         lines = subjects.splitlines()
@@ -149,7 +149,7 @@ async def _merged(record: Record, target: str, tip: str, how: How) -> str:
         parents, message = ("-p", tip), title + body
     else:
         parents, message = ("-p", tip, "-p", head), f"Merge branch '{record.name}' into {target}"
-    return await git(record.repository, "commit-tree", tree, *parents, "-m", message)
+    return await git(record.origin.repository, "commit-tree", tree, *parents, "-m", message)
 
 
 async def _rebase(
@@ -174,10 +174,12 @@ async def _rebase(
 
 async def _check_submodules(record: Record, tip: str, commit: str) -> None:
     """Raise `WorktreeProblem` if a submodule's commit is in the worktree only."""
-    changed = (await git(record.repository, "diff-tree", "-r", "-z", tip, commit)).split("\0")
+    changed = (await git(record.origin.repository, "diff-tree", "-r", "-z", tip, commit)).split(
+        "\0"
+    )
     for state, path in zip(changed[::2], changed[1::2], strict=False):
         _, mode, _, new, *_ = state.split(" ")
-        theirs = f"{record.checkout}/{path}"
+        theirs = f"{record.origin.checkout}/{path}"
         if mode != "160000" or not await holds(theirs, "rev-parse", "--git-dir"):
             continue
         if not await holds(theirs, "cat-file", "-e", f"{new}^{{commit}}"):

@@ -17,7 +17,7 @@ import trio
 from msgspec import Struct, structs
 
 from tiller_daemon.worktrees.git import GitFailed, WorktreeProblem, git, succeeds
-from tiller_daemon.worktrees.records import Record, Records, exists, real
+from tiller_daemon.worktrees.records import Origin, Record, Records, exists, real
 
 COPY_BYTES_MAX: Final = 16 * 1024 * 1024
 """The largest file that is copied into a worktree."""
@@ -107,18 +107,15 @@ async def plan(source: Source, wanted: Wanted, record_id: str, head: str = "") -
     path = await _place(source, wanted)
     if exists(path):
         raise WorktreeProblem(f"{path} exists already. Choose another name, or remove it.")
-    return Record(
-        record_id,
-        name,
-        str(path),
+    origin = Origin(
         str(repository),
         str(source.checkout),
         base,
         base_branch="" if branch == name else branch,
-        published=base,
         is_new=is_new,
         borrowed=await _borrowed(repository),
     )
+    return Record(record_id, name, str(path), origin, published=base)
 
 
 async def branches_in_use(repository: Path | str) -> dict[str, str]:
@@ -140,10 +137,10 @@ async def make(records: Records, record: Record, source: Source, wanted: Wanted)
     records.put(record)
     try:
         await trio.to_thread.run_sync(_make_parent, draft)
-        await _borrow(source, draft, record.base, record.name, DEPTH_MAX)
+        await _borrow(source, draft, record.origin.base, record.name, DEPTH_MAX)
         await _take_refs(source, draft, record)
         copied = await trio.to_thread.run_sync(_copy, source.checkout, draft, wanted.copy)
-        record = structs.replace(record, copied=copied)
+        record = structs.replace(record, origin=structs.replace(record.origin, copied=copied))
         records.put(record)
         os.rename(draft, record.path)  # noqa: PTH104 - fails if there is something
         return await finish(records, record)
@@ -158,12 +155,12 @@ async def make(records: Records, record: Record, source: Source, wanted: Wanted)
 
 async def finish(records: Records, record: Record) -> Record:
     """Make the refs of a complete worktree; repeating this does no harm."""
-    wanted = [(f"{KEPT}/{record.id}/base", record.base)]
-    if record.is_new:
-        wanted.append((f"refs/heads/{record.name}", record.base))
+    wanted = [(f"{KEPT}/{record.id}/base", record.origin.base)]
+    if record.origin.is_new:
+        wanted.append((f"refs/heads/{record.name}", record.origin.base))
     for ref, commit in wanted:
-        if not await succeeds(record.repository, "show-ref", "-q", "--verify", ref):
-            await git(record.repository, "update-ref", ref, commit, NO_COMMIT)
+        if not await succeeds(record.origin.repository, "show-ref", "-q", "--verify", ref):
+            await git(record.origin.repository, "update-ref", ref, commit, NO_COMMIT)
     ready = structs.replace(record, state="ready")
     records.put(ready)
     return ready
@@ -315,12 +312,16 @@ async def _take_refs(source: Source, draft: Path, record: Record) -> None:
     """Give a worktree the refs whose commits it has anyway; others may be pruned one day."""
     listed = await git(
         source.repository,
-        *("for-each-ref", f"--merged={record.base}", "--format=create %(refname) %(objectname)"),
+        *(
+            "for-each-ref",
+            f"--merged={record.origin.base}",
+            "--format=create %(refname) %(objectname)",
+        ),
         *_REFS,
     )
     created = [line for line in listed.splitlines() if line]
-    if record.base_branch:
-        created.append(f"create refs/heads/{record.base_branch} {record.base}")
+    if record.origin.base_branch:
+        created.append(f"create refs/heads/{record.origin.base_branch} {record.origin.base}")
     if created:
         await git(draft, "update-ref", "--stdin", stdin=("\n".join(created) + "\n").encode())
         await git(draft, "pack-refs", "--all")

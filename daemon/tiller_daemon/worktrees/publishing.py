@@ -55,13 +55,13 @@ async def publish(records: Records, make: MakeSandbox, record: Record) -> Record
     if head == record.published:
         return record
     await _take(make, record, head)
-    await git(record.repository, "update-ref", f"{KEPT}/{record.id}/head", head)
+    await git(record.origin.repository, "update-ref", f"{KEPT}/{record.id}/head", head)
     ref, kept = f"refs/heads/{record.name}", f"Its commits are kept as {KEPT}/{record.id}/head."
-    if place := (await branches_in_use(record.repository)).get(record.name):
+    if place := (await branches_in_use(record.origin.repository)).get(record.name):
         why = f"The branch `{record.name}` is checked out in {place}, so it was not moved. {kept}"
         raise BranchMoved(why)
     try:
-        await git(record.repository, "update-ref", ref, head, record.published)
+        await git(record.origin.repository, "update-ref", ref, head, record.published)
     except GitFailed:
         why = (
             f"The branch `{record.name}` has other commits than the worktree, so it was not moved."
@@ -74,19 +74,21 @@ async def publish(records: Records, make: MakeSandbox, record: Record) -> Record
 
 async def _take(make: MakeSandbox, record: Record, head: str) -> None:
     """Take the new objects; nothing refers to them yet."""
-    if await succeeds(record.repository, "merge-base", "--is-ancestor", head, record.base):
+    if await succeeds(
+        record.origin.repository, "merge-base", "--is-ancestor", head, record.origin.base
+    ):
         return
     ref = f"refs/heads/{record.name}"
     bundle = await data_inside(
-        make, record.path, "bundle", "create", "-q", "-", ref, f"^{record.base}"
+        make, record.path, "bundle", "create", "-q", "-", ref, f"^{record.origin.base}"
     )
     with tempfile.NamedTemporaryFile(suffix=".bundle") as file:
         await trio.to_thread.run_sync(Path(file.name).write_bytes, bundle)
         await git(
-            record.repository,
+            record.origin.repository,
             *("-c", "fetch.fsckObjects=true", "-c", "protocol.file.allow=always"),
             *("fetch", "-q", "--no-tags", "--no-write-fetch-head"),
             *("--no-recurse-submodules", file.name, f"+{ref}:{KEPT}/{record.id}/head"),
         )
-    if not await succeeds(record.repository, "cat-file", "-e", f"{head}^{{commit}}"):
+    if not await succeeds(record.origin.repository, "cat-file", "-e", f"{head}^{{commit}}"):
         raise WorktreeProblem(f"The branch of {record.path} changed while it was read. Try again.")

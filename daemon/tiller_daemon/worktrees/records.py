@@ -30,34 +30,42 @@ def real(path: str | Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-class Record(Struct, frozen=True, omit_defaults=True):
-    """A worktree. All paths are absolute and without links."""
+class Origin(Struct, frozen=True, omit_defaults=True):
+    """What a worktree was made from. All paths are absolute and without links."""
 
-    id: str
-    """A ULID, which also names the record's file."""
-    name: str
-    """The name of the worktree and of its branch."""
-    path: str
-    """The top of the worktree."""
     repository: str
     """The git directory (git's "common directory") that the worktree borrows from."""
     checkout: str
     """The top of the checkout from which the worktree was made."""
     base: str
     """The commit that the worktree began with."""
-    state: State = "making"
     base_branch: str = ""
     """The branch that the worktree is to land on; empty if no branch was checked out."""
-    published: str = ""
-    """The commit of the branch NAME in the original repository, as the daemon has left it."""
-    landed: str = ""
-    """The commit of the worktree that was last landed, perhaps as another commit."""
     is_new: bool = True
-    """Whether the branch did not exist before."""
+    """Whether the worktree's branch did not exist before."""
     copied: dict[str, str] = {}
     """The files that were copied from the checkout, with a digest of their content."""
     borrowed: tuple[str, ...] = ()
     """What commands must see of the original repository: objects, configuration and hooks."""
+
+
+class Record(Struct, frozen=True, omit_defaults=True):
+    """A worktree."""
+
+    id: str
+    """A ULID, which also names the record's file."""
+    name: str
+    """The name of the worktree and of its branch."""
+    path: str
+    """The absolute path of its top, without links."""
+    origin: Origin
+    """What it was made from."""
+    state: State = "making"
+    """What it is, or what is being done to it."""
+    published: str = ""
+    """The commit of the branch in the original repository, as the daemon has left it."""
+    landed: str = ""
+    """The commit of the worktree that was last landed, perhaps as another commit."""
     is_rebasing: bool = False
     """Whether a rebase that lands the worktree is running."""
     trash: str = ""
@@ -101,15 +109,16 @@ class Records:
     def borrowed(self, path: Path) -> tuple[Path, ...]:
         """Return what commands in a workspace must see of the repository that it borrows from."""
         record = self.around(path)
-        return tuple(map(Path, record.borrowed)) if record else ()
+        return tuple(map(Path, record.origin.borrowed)) if record else ()
 
     def off_limits(self, path: Path) -> tuple[Path, ...]:
         """Return where nothing in a worktree may write: the other checkouts of its repository."""
         record = self.around(path)
         if record is None:
             return ()
-        others = (one.path for one in self.all() if one.repository == record.repository)
-        places = (record.repository, record.checkout, *others)
+        origin = record.origin
+        others = (one.path for one in self.all() if one.origin.repository == origin.repository)
+        places = (origin.repository, origin.checkout, *others)
         return tuple(Path(one) for one in dict.fromkeys(places) if one != record.path)
 
     def _stamp_now(self) -> int:

@@ -32,12 +32,12 @@ PRODUCTS: Final = frozenset(
 async def check_removable(make: MakeSandbox, record: Record) -> None:
     """Raise `WorktreeProblem` if anything in a worktree exists nowhere else."""
     await check_clean(make, record)
-    target = record.base_branch
+    target = record.origin.base_branch
     merged = target and await succeeds(
-        record.repository,
+        record.origin.repository,
         *("merge-base", "--is-ancestor", record.published, f"refs/heads/{target}"),
     )
-    if not merged and record.published not in (record.base, record.landed):
+    if not merged and record.published not in (record.origin.base, record.landed):
         raise WorktreeProblem(
             f"The commits of `{record.name}` are not in `{target or 'any branch'}`. Land them, or "
             "remove the worktree with --force; the branch stays in any case."
@@ -59,8 +59,10 @@ def _is_dispensable(record: Record, name: str) -> bool:
     parts = name.rstrip("/").split("/")
     if any(part in PRODUCTS or (part[0] == "." and is_product(part)) for part in parts):
         return True
-    content = read_plain(Path(record.path), name) if name in record.copied else None
-    return content is not None and hashlib.sha256(content[0]).hexdigest() == record.copied[name]
+    content = read_plain(Path(record.path), name) if name in record.origin.copied else None
+    return (
+        content is not None and hashlib.sha256(content[0]).hexdigest() == record.origin.copied[name]
+    )
 
 
 async def remove(records: Records, record: Record, now: float) -> Record:
@@ -74,7 +76,11 @@ async def remove(records: Records, record: Record, now: float) -> Record:
     records.put(removed)
     if await _is_elsewhere(record):
         await git(
-            record.repository, "update-ref", "-d", f"refs/heads/{record.name}", record.published
+            record.origin.repository,
+            "update-ref",
+            "-d",
+            f"refs/heads/{record.name}",
+            record.published,
         )
     return removed
 
@@ -82,15 +88,15 @@ async def remove(records: Records, record: Record, now: float) -> Record:
 async def _is_elsewhere(record: Record) -> bool:
     """Whether a branch may go: nobody has it checked out, and another one has its commits."""
     branch = f"refs/heads/{record.name}"
-    if record.name in await branches_in_use(record.repository):
+    if record.name in await branches_in_use(record.origin.repository):
         return False
-    if not await succeeds(record.repository, "show-ref", "-q", "--verify", branch):
+    if not await succeeds(record.origin.repository, "show-ref", "-q", "--verify", branch):
         return False
-    if record.published in (record.landed, record.base):
+    if record.published in (record.landed, record.origin.base):
         return True
-    target = f"refs/heads/{record.base_branch}"
-    return bool(record.base_branch) and await succeeds(
-        record.repository, "merge-base", "--is-ancestor", record.published, target
+    target = f"refs/heads/{record.origin.base_branch}"
+    return bool(record.origin.base_branch) and await succeeds(
+        record.origin.repository, "merge-base", "--is-ancestor", record.published, target
     )
 
 
@@ -109,8 +115,8 @@ async def restore(records: Records, record: Record) -> Record:
     if exists(record.path):
         raise WorktreeProblem(f"{record.path} is taken. Rename what is there, then try again.")
     branch = f"refs/heads/{record.name}"
-    if not await succeeds(record.repository, "show-ref", "-q", "--verify", branch):
-        await git(record.repository, "update-ref", branch, record.published, "0" * 40)
+    if not await succeeds(record.origin.repository, "show-ref", "-q", "--verify", branch):
+        await git(record.origin.repository, "update-ref", branch, record.published, "0" * 40)
     await trio.to_thread.run_sync(os.rename, record.trash, record.path)
     ready = structs.replace(record, state="ready", trash="", removed_at=0.0)
     records.put(ready)
@@ -126,7 +132,7 @@ async def purge(records: Records, record: Record) -> None:
 async def forget(records: Records, record: Record) -> None:
     """Drop a record, and what keeps its commits in the original repository."""
     for name in ("base", "head", "onto"):
-        await succeeds(record.repository, "update-ref", "-d", f"{KEPT}/{record.id}/{name}")
+        await succeeds(record.origin.repository, "update-ref", "-d", f"{KEPT}/{record.id}/{name}")
     records.drop(record)
 
 

@@ -125,7 +125,7 @@ class Worktrees:
             # A worktree is never made of another one, which would then have to stay.
             around = await self._published(around)
             head = around.published
-            repository, checkout = Path(around.repository), Path(around.checkout)
+            repository, checkout = Path(around.origin.repository), Path(around.origin.checkout)
             source = Source(repository, source.own, checkout, source.subdirectory)
         wanted = Wanted(
             name or f"tiller-{self._new_id()[-8:].lower()}",
@@ -142,7 +142,8 @@ class Worktrees:
                 return Made(record, _inside(record, source), is_new=False, left=0)
             record = await making.plan(source, wanted, self._new_id())
             if around and not base:
-                record = structs.replace(record, base_branch=around.base_branch)
+                origin = structs.replace(record.origin, base_branch=around.origin.base_branch)
+                record = structs.replace(record, origin=origin)
             changed = await git(source.checkout, "status", "--porcelain", "-z")
             record = await making.make(self.records, record, source, wanted)
         left = len(landing.changed_paths(changed)) if not around else 0
@@ -162,15 +163,15 @@ class Worktrees:
         try:
             status = await git_inside(self._sandbox, record.path, "status", "--porcelain", "-z")
             changed, ahead = len(landing.changed_paths(status)), ""
-            if record.base_branch:
-                span = f"refs/heads/{record.base_branch}..{record.published}"
-                ahead = await git(record.repository, "rev-list", "--count", span)
+            if record.origin.base_branch:
+                span = f"refs/heads/{record.origin.base_branch}..{record.published}"
+                ahead = await git(record.origin.repository, "rev-list", "--count", span)
         except GitFailed as error:
             return Condition(is_there=True, problem=problem or str(error))
         return Condition(is_there=True, ahead=int(ahead or 0), changed=changed, problem=problem)
 
     async def publish(self, workspace: str) -> str:
-        """Publish the branch of the worktree around a workspace, if any; return what prevents it."""
+        """Publish the branch of the worktree around a workspace; return what prevents that."""
         record = self.records.around(real(workspace))
         if record is None:
             return ""
@@ -240,14 +241,14 @@ class Worktrees:
 
     async def _existing(self, source: Source, name: str) -> Record | None:
         of_repository = (
-            one for one in self.records.all() if one.repository == str(source.repository)
+            one for one in self.records.all() if one.origin.repository == str(source.repository)
         )
         found = next((one for one in of_repository if one.name == name), None)
         if found is None:
             return None
         if found.state == "removed":
             raise WorktreeProblem(
-                f"The worktree `{name}` was removed. Restore it with: tiller worktree restore {name}"
+                f"The worktree `{name}` was removed. To restore it: tiller worktree restore {name}"
             )
         if not exists(found.path):
             # Somebody has deleted the directory; the branch has what was published.
@@ -293,7 +294,7 @@ class Worktrees:
 
         Raises `WorktreeProblem` if the worktree is in another state.
         """
-        async with self._lock(record.repository):
+        async with self._lock(record.origin.repository):
             now = self.find(record.id)
             if now.state != state:
                 how = "was removed" if now.state == "removed" else "is there already"

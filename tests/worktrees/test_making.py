@@ -1,0 +1,197 @@
+"""A worktree has exactly the files of its commit, whatever the repository is like."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.worktrees import Ground, git
+from tiller_daemon.config import Worktree
+from tiller_daemon.worktrees.git import WorktreeProblem
+from tiller_daemon.worktrees.removing import DAY_S, KEPT_DAYS
+from tiller_daemon.worktrees.worktrees import Made, Worktrees
+
+FILE = ("-c", "protocol.file.allow=always")
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    return Ground.new(tmp_path)
+
+
+async def made_in(
+    place: Path, worktrees: Worktrees, name: str = "one", base: str = "", *copy: str
+) -> Made:
+    made = await worktrees.make(place, name, base, Worktree(copy=copy))
+    top = Path(made.record.path)
+    assert git(top, "status", "--porcelain") == ""
+    assert git(top, "branch", "--show-current") == name
+    assert git(top, "rev-parse", "HEAD") == made.record.origin.base
+    git(top, "fsck", "--strict")
+    return made
+
+
+def commit(place: Path, name: str, content: str = "x\n") -> str:
+    (place / name).parent.mkdir(parents=True, exist_ok=True)
+    (place / name).write_text(content)
+    git(place, "add", "-A")
+    git(place, "commit", "-qm", name)
+    return git(place, "rev-parse", "HEAD")
+
+
+async def test_a_session_in_a_subdirectory_stays_there(ground: Ground) -> None:
+    commit(ground.main, "packages/a/x.py")
+    made = await made_in(ground.main / "packages/a", ground.worktrees())
+    assert made.workspace == ground.tree("one") / "packages/a"
+
+
+async def test_submodules_are_filled_from_the_checkout(ground: Ground) -> None:
+    library = ground.root / "library"
+    library.mkdir()
+    git(library, "init", "-q", "-b", "main")
+    commit(library, "lib.py", "lib\n")
+    git(ground.main, *FILE, "submodule", "add", "-q", str(library), "vendor/lib")
+    git(ground.main, "commit", "-qm", "Add a submodule")
+    shutil.rmtree(library)  # nothing but the checkout is needed
+    made = await made_in(ground.main, ground.worktrees())
+    place = Path(made.record.path)
+    assert (place / "vendor/lib/lib.py").read_text() == "lib\n"
+    assert git(place / "vendor/lib", "status", "--porcelain") == ""
+    head = commit(place / "vendor/lib", "more.py")
+    git(place, "commit", "-qam", "Use more")
+    worktrees = ground.worktrees()
+    with pytest.raises(WorktreeProblem, match="vendor/lib has commits that are only"):
+        await worktrees.land(made.record, "merge", "", Worktree())
+    git(
+        place / "vendor/lib",
+        *FILE,
+        "push",
+        "-q",
+        str(ground.main / "vendor/lib"),
+        f"{head}:refs/heads/w",
+    )
+    await worktrees.land(made.record, "merge", "", Worktree())
+
+
+async def test_a_sparse_checkout_stays_sparse(ground: Ground) -> None:
+    commit(ground.main, "a/x")
+    commit(ground.main, "b/x")
+    git(ground.main, "sparse-checkout", "set", "a")
+    made = await made_in(ground.main, ground.worktrees())
+    assert (Path(made.record.path) / "a/x").exists()
+    assert not (Path(made.record.path) / "b").exists()
+
+
+async def test_a_shallow_repository_has_worktrees(ground: Ground) -> None:
+    commit(ground.main, "two")
+    shallow = ground.root / "shallow"
+    git(ground.root, "clone", "-q", "--depth=1", f"file://{ground.main}", str(shallow))
+    made = await made_in(shallow, ground.worktrees())
+    assert made.record.path == f"{shallow}.worktrees/one"
+
+
+async def test_a_bare_repository_with_work_trees_around_it(ground: Ground) -> None:
+    around = ground.root / "around"
+    git(ground.root, "clone", "-q", "--bare", str(ground.main), str(around / ".bare"))
+    git(around / ".bare", "worktree", "add", "-q", str(around / "main"), "main")
+    worktrees = ground.worktrees()
+    made = await made_in(around / "main", worktrees)
+    assert made.record.path == str(around / "main.worktrees/one")
+    commit(Path(made.record.path), "new")
+    await worktrees.land(made.record, "merge", "", Worktree())
+    assert (around / "main/new").exists()
+
+
+async def test_a_detached_head_lands_only_where_it_is_told_to(ground: Ground) -> None:
+    git(ground.main, "checkout", "-q", "--detach")
+    worktrees = ground.worktrees()
+    made = await made_in(ground.main, worktrees)
+    commit(Path(made.record.path), "new")
+    with pytest.raises(WorktreeProblem, match="--onto"):
+        await worktrees.land(made.record, "merge", "", Worktree())
+    await worktrees.land(made.record, "merge", "main", Worktree())
+    assert git(ground.main, "log", "-1", "--format=%s", "main") == "new"
+
+
+async def test_a_worktree_of_a_worktree_begins_with_its_last_commit(ground: Ground) -> None:
+    worktrees = ground.worktrees()
+    first = await made_in(ground.main, worktrees, "first")
+    head = commit(Path(first.record.path), "new")
+    second = await made_in(first.workspace, worktrees, "second")
+    assert second.record.origin.base == head
+    assert second.record.origin.repository == first.record.origin.repository
+    assert second.record.origin.base_branch == "main"
+
+
+async def test_a_worktree_that_somebody_has_deleted_is_made_again(ground: Ground) -> None:
+    worktrees = ground.worktrees()
+    first = await made_in(ground.main, worktrees)
+    commit(first.workspace, "new")
+    assert await worktrees.publish(str(first.workspace)) == ""
+    shutil.rmtree(first.workspace)
+    again = await made_in(ground.main, worktrees)
+    assert (again.workspace / "new").exists()
+
+
+async def test_nothing_that_the_original_repository_prunes_is_missing(ground: Ground) -> None:
+    commit(ground.main, "two")
+    worktrees = ground.worktrees()
+    made = await made_in(ground.main, worktrees)
+    git(ground.main, "reset", "-q", "--hard", "HEAD~1")
+    git(ground.main, "branch", "-qD", "one")
+    git(ground.main, "reflog", "expire", "--expire=now", "--all")
+    git(ground.main, "gc", "-q", "--prune=now")
+    git(made.workspace, "fsck", "--strict")
+    assert git(made.workspace, "log", "--oneline").count("\n") == 1
+
+
+async def test_a_branch_that_the_user_moves_is_left_alone(ground: Ground) -> None:
+    worktrees = ground.worktrees()
+    made = await made_in(ground.main, worktrees)
+    users = commit(ground.main, "users")
+    git(ground.main, "branch", "-f", "one", users)
+    head = commit(made.workspace, "new")
+    assert "has other commits" in await worktrees.publish(str(made.workspace))
+    assert git(ground.main, "rev-parse", "one") == users
+    assert git(ground.main, "rev-parse", f"refs/tiller/worktrees/{made.record.id}/head") == head
+
+
+async def test_a_copied_file_is_never_what_a_link_leads_to(ground: Ground) -> None:
+    secret = ground.root / "secret"
+    secret.write_text("secret")
+    (ground.main / ".env").unlink()
+    (ground.main / ".env").symlink_to(secret)
+    made = await made_in(ground.main, ground.worktrees(), "one", "", ".env")
+    assert not (made.workspace / ".env").exists()
+
+
+async def test_a_removed_worktree_is_kept_for_a_month(ground: Ground) -> None:
+    worktrees = ground.worktrees()
+    made = await made_in(ground.main, worktrees, "one", "", ".env")
+    (made.workspace / "draft").write_text("draft")
+    removed = await worktrees.remove(made.record, Worktree(), force=True)
+    assert not made.workspace.exists()
+    assert worktrees.kept_until(removed) - removed.removed_at == KEPT_DAYS * DAY_S
+    await worktrees.restore(removed)
+    assert (made.workspace / "draft").read_text() == "draft"
+    assert git(ground.main, "rev-parse", "one") == made.record.origin.base
+
+
+@pytest.mark.parametrize("place", ["none", "empty"])
+async def test_no_repository_or_no_commit_is_a_clear_error(ground: Ground, place: str) -> None:
+    there = ground.root / place
+    there.mkdir()
+    if place == "empty":
+        subprocess.run(["git", "init", "-q"], cwd=there, check=True)  # noqa: ASYNC221
+    with pytest.raises(WorktreeProblem, match=r"no work tree of git|no commit yet"):
+        await ground.worktrees().make(there, "one", "", Worktree())
+    assert ground.worktrees().records.all() == ()
+
+
+async def test_a_place_that_can_not_be_written_leaves_nothing(ground: Ground) -> None:
+    (ground.root / "main.worktrees").write_text("a file is in the way")
+    with pytest.raises(WorktreeProblem, match="can't be made"):
+        await ground.worktrees().make(ground.main, "one", "", Worktree())
+    assert ground.worktrees().records.all() == ()
+    assert git(ground.main, "branch", "--list", "one") == ""
