@@ -11,7 +11,7 @@ from tiller_client.connecting.connection import DaemonConnection, connect
 from tiller_client.console import print_json, say, stdout_theme, tell
 from tiller_client.errors import RejectedError, UsageError
 from tiller_client.program_name import program
-from tiller_client.rendering.text import one_line
+from tiller_client.rendering.text import counted, one_line
 from tiller_protocol.turns import UserInput
 from tiller_protocol.worktrees import (
     WorktreeLand,
@@ -131,9 +131,9 @@ def _named(connection: DaemonConnection, name: str, *, removed: bool = False) ->
 def _line(one: WorktreeSummary) -> str:
     """One line of a list: name, state, what is not landed or committed yet, and place."""
     theme = stdout_theme()
-    parts = [f"+{one.ahead} commits"] if one.ahead else []
-    parts += [f"{one.changed_files} files not committed"] if one.changed_files else []
-    parts += [f"{len(one.sessions)} sessions"] if len(one.sessions) > 1 else []
+    parts = [f"{counted(one.ahead, 'commit')} to land"] if one.ahead else []
+    parts += [f"{counted(one.changed_files, 'file')} not committed"] if one.changed_files else []
+    parts += [counted(len(one.sessions), "session")] if len(one.sessions) > 1 else []
     if one.kept_until is not None:
         days = round((one.kept_until - time.time()) / DAY_S)
         parts = [f"removed, kept for {days} days, {one.disk_bytes / 1e6:.1f} MB"]
