@@ -900,7 +900,7 @@ export interface ToolCall {
   ordinal?: number;
   /** Whether the user made the call: a `bash` call through the op `shell`, or a `task` call through input that calls a sub-agent. */
   by_user?: boolean;
-  /** For a call by the user: whether it runs in the session's sandbox, with network. So does the set-up of a worktree. Other calls by the user run outside. */
+  /** For a call by the user: whether it ran in a sandbox. */
   in_sandbox?: boolean;
   /** Whether the provider ran the call. If so, `output` is for people, and its length is limited. */
   by_provider?: boolean;
