@@ -112,6 +112,26 @@ def test_an_error_names_the_file_the_line_the_key_and_a_similar_name(
     assert CANARY not in error
 
 
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ('box = ""', "destination for ssh"),
+        ('box = "-oProxyCommand=x"', "destination for ssh"),
+        ('box = "me box"', "destination for ssh"),
+        ("box = 7", "destination for ssh"),
+        ('"a:b" = "me@box"', "expected a name"),
+        ('--all = "me@box"', "expected a name"),
+        ('"" = "me@box"', "expected a name"),
+    ],
+)
+def test_a_host_is_a_plain_name_and_a_destination(load, refused, entry, problem):
+    good = '[hosts]\nbox = "me@box"\n2nd = "ssh://me@[::1]:22"\n'
+    assert load(good).hosts == {"box": "me@box", "2nd": "ssh://me@[::1]:22"}
+    error = refused(f"[hosts]\n{entry}\n")
+    assert "line 2: hosts." in error
+    assert problem in error
+
+
 def test_an_unreadable_file_is_an_error_that_says_why(refused, places, tmp_path):
     file = places.config / "config.toml"
     assert "does not exist" in refused(file=tmp_path / "none.toml")

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from tiller_client.connecting.runtime import (
     check_runtime,
-    chosen_remote,
     crash_stamp,
     daemon_pid,
     is_running,
+    known_remote,
     read_token,
     runtime_of,
 )
@@ -95,6 +95,5 @@ class LocalDaemon:
 
 
 def daemon_at(places: Places, environ: Mapping[str, str]) -> "LocalDaemon | RemoteDaemon":
-    """The daemon with these places: the chosen remote daemon, or one on this machine."""
-    remote = chosen_remote()
-    return remote if remote and remote.places == places else LocalDaemon(places, environ)
+    """The daemon with these places: a known remote daemon, or one on this machine."""
+    return known_remote(places) or LocalDaemon(places, environ)

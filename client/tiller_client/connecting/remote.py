@@ -86,14 +86,24 @@ class RemoteDaemon:
     token_deadline_s = float(CONNECT_S)
     is_remote = True
 
-    def __init__(self, host: str, local: Places) -> None:
-        """Do not connect yet; `local` are the user's places on this machine."""
-        self.host = host
-        self.program = f"tiller --host {host}"
+    def __init__(
+        self, destination: str, local: Places, label: str = "", *, asks: bool = True
+    ) -> None:
+        """Do not connect yet; `local` are the user's places on this machine.
+
+        `label` is the user's name for the `destination`. Unless it `asks`, ssh fails where it would
+        ask for a password.
+        """
+        self.destination = destination
+        self.host = label or destination
+        self._asks = asks
+        self.program = f"tiller --host {self.host}"
         self.restart = (
             f"install the same version on both machines, then run: {self.program} daemon restart"
         )
-        directory = local.runtime.with_name(f"tiller-ssh-{zlib.crc32(os.fsencode(host)):08x}")
+        directory = local.runtime.with_name(
+            f"tiller-ssh-{zlib.crc32(os.fsencode(destination)):08x}"
+        )
         if len(os.fsencode(directory)) > DIRECTORY_BYTES_MAX:
             digest = zlib.crc32(os.fsencode(directory))
             directory = Path(f"/tmp/tiller-{os.getuid()}-ssh-{digest:08x}")  # noqa: S108 - its owner and mode are checked
@@ -165,9 +175,9 @@ class RemoteDaemon:
         """Run a command line on the far machine, with this terminal; return its exit status."""
         # Starts the master connection: if the command did, the master would keep its output open.
         self._make_directory()
-        self._run([self.host, "exit"])
+        self._run([self.destination, "exit"])
         is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-        command = [*self._ssh(), "-t" if is_terminal else "-T", self.host, _far(words)]
+        command = [*self._ssh(), "-t" if is_terminal else "-T", self.destination, _far(words)]
         status = subprocess.run(command, check=False).returncode
         if status == NOT_FOUND:
             raise TillerError(self._not_installed())
@@ -199,7 +209,7 @@ class RemoteDaemon:
                 f"-L{self.places.runtime / OPS_SOCKET}:{far_ops}",
                 f"-L{self.places.runtime / EVENTS_SOCKET}:{far_events}",
             )
-            self._run(["-O", "forward", *forwards, self.host])
+            self._run(["-O", "forward", *forwards, self.destination])
             self._address = Address(str(status["home"]), str(status["token"]))
             self._is_token_used = False
             far = {name: status[name] for name in ("home", "token_file")}
@@ -220,7 +230,7 @@ class RemoteDaemon:
         if not (self.places.runtime / CONTROL_SOCKET).exists():
             return None
         command = f"echo; echo {TOKEN_MARK}; cat {shlex.quote(far['token_file'])}"
-        words = [*self._ssh(), "-o", "BatchMode=yes", self.host, command]
+        words = [*self._ssh(), "-o", "BatchMode=yes", self.destination, command]
         quiet = subprocess.DEVNULL
         process = subprocess.Popen(words, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet)
         return _Asked(far["home"], process)
@@ -239,7 +249,7 @@ class RemoteDaemon:
 
         The start-up files of the shell there may print lines, too.
         """
-        status, said, problem = self._try([self.host, _far(words)])
+        status, said, problem = self._try([self.destination, _far(words)])
         for line in reversed(said.splitlines()):
             with contextlib.suppress(ValueError):
                 value: object = json.loads(line)
@@ -249,7 +259,8 @@ class RemoteDaemon:
             raise TillerError(f"on {self.host}: {problem.removeprefix('tiller: ')}")
         raise TillerError(
             f"`tiller` did not run on {self.host}: check whether a start-up file of your shell "
-            f"there, such as .bashrc, ends the shell; compare: ssh {self.host} tiller --version"
+            "there, such as .bashrc, ends the shell; compare: "
+            f"ssh {self.destination} tiller --version"
         )
 
     def _run(self, words: Sequence[str]) -> None:
@@ -260,11 +271,11 @@ class RemoteDaemon:
 
     def _try(self, words: Sequence[str]) -> tuple[int, str, str]:
         """Run ssh and return its exit status, its output and the last line of its stderr."""
-        is_again = ["-o", "BatchMode=yes"] if self._address else []
+        is_quiet = ["-o", "BatchMode=yes"] if self._address or not self._asks else []
         # The master connection keeps stderr open, so a pipe would never end.
         with tempfile.TemporaryFile() as errors:
             done = subprocess.run(
-                [*self._ssh(), *is_again, *words],
+                [*self._ssh(), *is_quiet, *words],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -302,8 +313,8 @@ class RemoteDaemon:
 
     def _not_installed(self) -> str:
         return (
-            f"tiller was not found on {self.host}, neither in the PATH of `ssh {self.host}` nor in "
-            "~/.local/bin there; install it, or link it into that directory"
+            f"tiller was not found on {self.host}, neither in the PATH of `ssh {self.destination}` "
+            "nor in ~/.local/bin there; install it, or link it into that directory"
         )
 
 

@@ -29,13 +29,27 @@ FOR_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 """The permissions of everyone but the owner."""
 
 _chosen: list["RemoteDaemon"] = []
-"""Holds the remote daemon that this process uses, if it uses one."""
+"""Holds the remote daemon that this process uses by default, if it uses one."""
+
+_known: dict[Places, "RemoteDaemon"] = {}
+"""The remote daemons that this process may connect to, by their places."""
 
 
 def choose_remote(daemon: "RemoteDaemon") -> None:
     """From now on, let `my_places` return this daemon's places."""
+    know_remote(daemon)
     _chosen.append(daemon)
     use_host(daemon.host)
+
+
+def know_remote(daemon: "RemoteDaemon") -> None:
+    """From now on, let connections to this daemon's places use it."""
+    _known[daemon.places] = daemon
+
+
+def known_remote(places: Places) -> "RemoteDaemon | None":
+    """The remote daemon with these places, or `None` if they are on this machine."""
+    return _known.get(places)
 
 
 def chosen_remote() -> "RemoteDaemon | None":

@@ -10,6 +10,12 @@ import msgspec
 from msgspec import Meta, Struct
 
 from tiller_daemon.config.request_options import RESERVED, Options
+from tiller_protocol.hosts import (
+    DESTINATION,
+    DESTINATION_EXPECTED,
+    HOST_LABEL,
+    HOST_LABEL_EXPECTED,
+)
 
 
 class FieldError(ValueError):
@@ -39,6 +45,8 @@ ServerName = Annotated[
     # With the tool's name it must fit into the providers' limit of 64 characters.
     expected("expected a name of 1 to 32 letters, digits, `-` and `_`", r"^[A-Za-z0-9_-]{1,32}\Z"),
 ]
+HostLabel = Annotated[str, expected(HOST_LABEL_EXPECTED, HOST_LABEL)]
+Destination = Annotated[str, expected(DESTINATION_EXPECTED, DESTINATION)]
 
 _ADDRESS = (
     r"://(?:[^\s/?#@:]+@)?"  # a user without a password

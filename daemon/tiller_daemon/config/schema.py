@@ -10,8 +10,10 @@ from msgspec import Meta, Struct, field, structs
 
 from tiller_daemon.config.constraints import (
     VARIABLE,
+    Destination,
     Extension,
     FieldError,
+    HostLabel,
     ModelName,
     ProviderName,
     ServerName,
@@ -361,6 +363,9 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     """The hooks in order of execution; a trusted project's hooks come last."""
     worktree: Worktree = Worktree()
     """How worktrees are made; a trusted project's settings override the user's."""
+    hosts: dict[HostLabel, Destination] = {}
+    """Other machines with a daemon of the user, as destinations for ssh by name. Only the command
+    line uses them."""
 
 
 class ProjectConfiguration(Struct, frozen=True, forbid_unknown_fields=True):
