@@ -99,21 +99,20 @@ def run(arguments: Namespace) -> int:
 
 
 def _run_there(arguments: Namespace) -> int:
-    from tiller_client.connecting.remote import RemoteDaemon
-    from tiller_client.connecting.runtime import my_places
+    from tiller_client.connecting.hosts import remote_daemon
 
-    return RemoteDaemon(arguments.host, my_places()).run_there(arguments.words)
+    return remote_daemon(arguments.host).run_there(arguments.words)
 
 
 def _choose_host(arguments: Namespace) -> None:
     """Let the verb use the daemon on `--host`; raises `UsageError` if the verb uses no daemon."""
-    from tiller_client.connecting.remote import RemoteDaemon
-    from tiller_client.connecting.runtime import choose_remote, my_places
+    from tiller_client.connecting.hosts import remote_daemon
+    from tiller_client.connecting.runtime import choose_remote
     from tiller_client.errors import UsageError
 
     if arguments.family in HERE:
         raise UsageError(f"tiller {arguments.verb} works only on this machine; leave out --host")
-    choose_remote(RemoteDaemon(arguments.host, my_places()))
+    choose_remote(remote_daemon(arguments.host, only_label=arguments.has_label))
 
 
 def _is_sound(arguments: Namespace) -> bool:

@@ -42,6 +42,14 @@ class LinkLost(TillerError):
     """ssh could not connect, or lost the connection; the text includes ssh's message."""
 
 
+class HostKeyRefused(TillerError):
+    """ssh does not trust the host's key, which has changed or which it does not know yet."""
+
+
+class NotInstalled(TillerError):
+    """The host has no `tiller`, or one that is too old for `--host`."""
+
+
 class NoAnswer(TillerError):
     """The daemon is running but did not answer in time."""
 

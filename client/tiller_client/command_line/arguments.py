@@ -17,6 +17,7 @@ from tiller_client.command_line.parser import (
     RPC_EPILOG,
     Parser,
     require_verb,
+    set_host,
     take_host,
 )
 from tiller_client.command_line.turn_arguments import (
@@ -26,6 +27,7 @@ from tiller_client.command_line.turn_arguments import (
     add_choices,
     add_directory,
     add_ending,
+    add_hosts,
     add_limit,
     add_old_or_named,
     add_opening,
@@ -86,7 +88,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     if parsed.verb is None:
         parser.print_help(sys.stderr)
         parser.exit(MISUSE)
-    parsed.host, parsed.words = host or "", words
+    parsed.words = words
+    set_host(parser, parsed, host or "")
     return parsed
 
 
@@ -181,6 +184,7 @@ def _add_turns(add: _AddParser) -> None:
     add_span(parser)
     parser.flag("--until-idle", "exit when no turn is running")
     add_amount(parser)
+    add_hosts(parser, "find the host that has the session")
     add_session(parser, default="last")
     parser = _verb(add, "follow", "log", "show the events of a session so far")
     add_span(parser)
@@ -200,7 +204,7 @@ def _add_sessions(add: _AddParser) -> None:
     parser.option("--of", "SESSION", "list this session's sub-agents instead")
     add_states(parser)
     add_limit(parser)
-    parser.flag("--all", "list all sessions")
+    add_hosts(parser, "list all sessions, of all hosts in your configuration")
     text = "find sessions by the text in them"
     parser = _verb(add, "search", "search", text)
     add_directory(parser)
@@ -283,9 +287,12 @@ def _add_inputs(add: _AddParser) -> None:
 
 def _add_requests(add: _AddParser) -> None:
     parser = _verb(add, "requests", "requests", "list open requests")
+    add_hosts(parser, "list the requests of all hosts in your configuration")
     add_session(parser, default="", meaning="all sessions")
     parser = _verb(add, "requests", "answer", "answer a request")
-    parser.add_argument("request", metavar="REQUEST", help="an id, or its beginning or end")
+    add_hosts(parser, "find the host that has the request")
+    text = "an id, or its beginning or end; box:ID is on the host box"
+    parser.add_argument("request", metavar="REQUEST", help=text)
     parser.add_argument("decision", choices=("once", "always", "always_here", "reject", "answer"))
     parser.add_argument(
         "text",

@@ -90,13 +90,33 @@ def session(
     """
     if reference == LAST:
         return _last(connection, directory, changes=changes, archived=archived)
+    require_length(reference)
+    known = {s.session_id: s for s in _all_sessions(connection)}
+    return known[_unique(list(known), reference, "session", f"{program()} ls --all")]
+
+
+def require_length(reference: str) -> None:
+    """Raise `UsageError` if a piece of a session's id is too short."""
     if len(reference) < PIECE_CHARS_MIN:
         raise UsageError(
             f"{one_line(reference)!r} is too short to name a session: give at least "
             f"{PIECE_CHARS_MIN} characters of its id, or the word {LAST}"
         )
-    known = {s.session_id: s for s in _all_sessions(connection)}
-    return known[_unique(list(known), reference, "session", f"{program()} ls --all")]
+
+
+def session_ids(connection: DaemonConnection) -> list[str]:
+    """The ids of all sessions, archived ones and sub-agents' included."""
+    return [one.session_id for one in _all_sessions(connection)]
+
+
+def request_ids(connection: DaemonConnection) -> list[str]:
+    """The ids of the open requests."""
+    return [request.id for _, request in open_requests(connection)]
+
+
+def latest(connection: DaemonConnection) -> list[SessionSummary]:
+    """The most recently active session, if there is one."""
+    return list(list_sessions(connection, limit=1))
 
 
 def open_request(
@@ -191,7 +211,7 @@ def _all_sessions(connection: DaemonConnection) -> Iterator[SessionSummary]:
     yield from list_sessions(connection, archived=True, sub_agents=True)
 
 
-def _matches(identifier: str, reference: str) -> bool:
+def matches(identifier: str, reference: str) -> bool:
     """Whether an id begins or ends with a piece, or its short form begins with it."""
     whole, piece = identifier.upper(), reference.upper()
     return whole.endswith(piece) or any(
@@ -200,17 +220,17 @@ def _matches(identifier: str, reference: str) -> bool:
 
 
 def _unique(known: list[str], reference: str, kind: str, verb: str) -> str:
-    matches = [one for one in known if _matches(one, reference)]
-    if len(matches) == 1:
-        return matches[0]
-    if not matches:
+    found = [one for one in known if matches(one, reference)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
         similar = " or ".join(_similar(known, reference))
         hint = f"did you mean {similar}? see" if similar else "see"
         raise UsageError(
             f"no {kind} has an id that begins or ends with {one_line(reference)!r}; {hint}: {verb}"
         )
-    shown = ", ".join(matches[:SHOWN_MAX]) + (" …" if len(matches) > SHOWN_MAX else "")
-    raise UsageError(f"{one_line(reference)!r} matches {len(matches)} {kind}s: {shown}")
+    shown = ", ".join(found[:SHOWN_MAX]) + (" …" if len(found) > SHOWN_MAX else "")
+    raise UsageError(f"{one_line(reference)!r} matches {len(found)} {kind}s: {shown}")
 
 
 def _similar(known: list[str], reference: str) -> list[str]:
@@ -218,5 +238,5 @@ def _similar(known: list[str], reference: str) -> list[str]:
     import difflib
 
     ends = {one.upper()[-len(reference) :]: one for one in known}
-    matches = difflib.get_close_matches(reference.upper(), ends, SUGGESTED_MAX, LIKENESS_MIN)
-    return [ends[end][-max(len(reference), SHORT_ID_CHARS) :] for end in matches]
+    close = difflib.get_close_matches(reference.upper(), ends, SUGGESTED_MAX, LIKENESS_MIN)
+    return [ends[end][-max(len(reference), SHORT_ID_CHARS) :] for end in close]

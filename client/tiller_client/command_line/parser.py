@@ -4,6 +4,7 @@ Imports the standard library only, as every start needs this module.
 """
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
@@ -29,6 +30,12 @@ stdin:  {"submit": {"op": {"type": "user_input", …}, "id": ID}, "tag": 1}
 stdout: {"state": "connected", …}   {"answer": {…}, "tag": 1}   {"event": {…}}
         {"caught_up": …}   {"unfollowed": …}   {"notification": …}   {"error": …}
 each line is a JSON object, described by tiller schema; rpc ends when stdin does; see docs/cli.md"""
+
+ID_ON_HOST = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*):([A-Za-z0-9_-]+)")
+"""An id on another host, such as `box:8K2Q`. A prompt that stands in place of an id is none."""
+
+ID_ARGUMENTS = ("session", "request", "of")
+"""The names of arguments that hold ids of sessions and requests."""
 
 VERB_SIMILARITY_MIN = 0.65
 """Just so low that two letters of a verb with three letters may be exchanged."""
@@ -109,6 +116,30 @@ def take_host(words: list[str]) -> str | None:
     if equals:
         return value
     return words.pop(0) if words else ""
+
+
+def set_host(parser: argparse.ArgumentParser, parsed: argparse.Namespace, host: str) -> None:
+    """Set `host` to the value of `--host`, or to the label that ids such as `box:8K2Q` begin with.
+
+    Removes the label from the ids, and sets `has_label`. Exits if there are several hosts.
+    """
+    labels = {host} if host else set[str]()
+
+    def bare(word: str) -> str:
+        label, identifier = found.groups() if (found := ID_ON_HOST.fullmatch(word)) else ("", word)
+        if label or not host:
+            labels.add(label)
+        return identifier
+
+    for name in ID_ARGUMENTS:
+        value: str | list[str] | None = getattr(parsed, name, None)
+        if value:
+            bared = list(map(bare, value)) if isinstance(value, list) else bare(value)
+            setattr(parsed, name, bared)
+    if len(labels) > 1:
+        parser.error("these ids are on several hosts; a verb uses one host at a time")
+    parsed.host = next(iter(labels), "")
+    parsed.has_label = bool(parsed.host) and not host
 
 
 def similar(word: str, known: Sequence[str], similarity_min: float = 0.6) -> str:

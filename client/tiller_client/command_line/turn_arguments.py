@@ -14,7 +14,7 @@ NUMBER_MAX = (1 << 62) - 1
 
 SESSION_HELP = (
     "a session's id, a unique beginning or end of the id (at least 4 characters), or the word "
-    "last (the most recently active session in this directory)"
+    "last (the most recently active session in this directory); box:ID is on the host box"
 )
 
 
@@ -46,6 +46,13 @@ def add_limit(parser: Parser) -> None:
     """Add the option for how many sessions to list."""
     text = "list at most this many; default: 20"
     parser.add_argument("-n", dest="limit", type=positive, default=20, help=text)
+
+
+def add_hosts(parser: Parser, text: str) -> None:
+    """Add the options for all hosts; `text` says what they do in this verb."""
+    parser.flag("--all", f"{text}; for hosts, see docs/remote.md")
+    text = "with --all, wait at most this long for a host; default: 5s"
+    parser.option("--within", "T", text, duration)
 
 
 def add_states(parser: Parser) -> None:

@@ -49,7 +49,7 @@ class DaemonConnection:
     """The advice on how to end a wait for an answer."""
 
     latest: ClassVar["DaemonConnection | None"] = None
-    """The latest connection of this process, until its daemon is stopped."""
+    """The latest connection to the daemon on this machine, until it is stopped."""
 
     def __init__(
         self,
@@ -181,7 +181,8 @@ class DaemonConnection:
                 raise RejectedError(answer)
             case Accepted(result=HelloResult() as hello):
                 self.hello, self._searches_model = hello, hello.searches_model
-                DaemonConnection.latest = self
+                if not self.is_remote:
+                    DaemonConnection.latest = self
             case _:
                 raise TillerError(
                     "the process on the daemon's socket does not speak tiller's protocol; "

@@ -5,7 +5,7 @@ The daemon checks the same table when it reads the file, but uses no host itself
 
 import re
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from tiller_client.connecting.runtime import chosen_remote, know_remote, my_places
 from tiller_client.errors import UsageError
@@ -16,6 +16,9 @@ from tiller_protocol.hosts import (
     HOST_LABEL_EXPECTED,
 )
 from tiller_protocol.places import CONFIG_FILE, Places
+
+if TYPE_CHECKING:
+    from tiller_client.connecting.remote import RemoteDaemon
 
 TABLE = "hosts"
 
@@ -48,6 +51,24 @@ def configured_hosts() -> list[Host]:
     if remote:
         return [own]
     return [own, *(_host(*entry, local) for entry in read_hosts(local.config).items())]
+
+
+def remote_daemon(word: str, *, only_label: bool = False) -> "RemoteDaemon":
+    """Return the daemon on the host with this label, or with this destination for ssh.
+
+    With `only_label`, raise `UsageError` if the configuration has no such label.
+    """
+    from tiller_client.connecting.remote import RemoteDaemon  # few users have hosts
+
+    local = my_places()
+    known = read_hosts(local.config) if re.search(HOST_LABEL, word) else {}
+    if only_label and word not in known:
+        names = f"it has {', '.join(known)}" if known else "it has none"
+        raise UsageError(
+            f"there is no host {word!r} in the table [{TABLE}] of "
+            f"{local.config / CONFIG_FILE}; {names}"
+        )
+    return RemoteDaemon(known.get(word, word), local, word if word in known else "")
 
 
 def read_hosts(directory: Path) -> dict[str, str]:
@@ -86,7 +107,7 @@ def read_hosts(directory: Path) -> dict[str, str]:
 
 
 def _host(label: str, destination: str, local: Places) -> Host:
-    from tiller_client.connecting.remote import RemoteDaemon  # few users have hosts
+    from tiller_client.connecting.remote import RemoteDaemon
 
     daemon = RemoteDaemon(destination, local, label, asks=False)
     know_remote(daemon)

@@ -22,7 +22,14 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from tiller_client.connecting.runtime import check_runtime
-from tiller_client.errors import LinkLost, NoAnswer, NoDaemon, TillerError
+from tiller_client.errors import (
+    HostKeyRefused,
+    LinkLost,
+    NoAnswer,
+    NoDaemon,
+    NotInstalled,
+    TillerError,
+)
 from tiller_client.variables import command_in
 from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET, Places
 
@@ -56,6 +63,10 @@ TOKEN_MARK = "the token of tiller:"  # noqa: S105 - comes before the token
 
 SSH_FAILED = 255
 NOT_FOUND = 127
+
+KEY_REFUSED, KEY_OFFENDS = "Host key verification failed", "Offending "
+LOGIN_REFUSED = "Permission denied"
+"""What lines of ssh contain, or how they begin."""
 
 FAR_COMMAND = 'PATH="$PATH:$HOME/.local/bin"; exec tiller "$@"'
 """Runs `tiller`, also from the directory of pipx, uv and `pip install --user`: the PATH of a shell
@@ -180,7 +191,7 @@ class RemoteDaemon:
         command = [*self._ssh(), "-t" if is_terminal else "-T", self.destination, _far(words)]
         status = subprocess.run(command, check=False).returncode
         if status == NOT_FOUND:
-            raise TillerError(self._not_installed())
+            raise NotInstalled(self._not_installed())
         return status
 
     def _link(self, *, may_start: bool) -> None:
@@ -194,7 +205,7 @@ class RemoteDaemon:
             if status.get("type") == "unreachable":
                 raise TillerError(f"on {self.host}: {status.get('problem')}")
             if "token_file" not in status:
-                raise TillerError(
+                raise NotInstalled(
                     f"the tiller on {self.host} is too old for --host: upgrade it there"
                 )
             if status.get("type") == "not_running":
@@ -285,10 +296,24 @@ class RemoteDaemon:
             lines = errors.read().decode(errors="replace").split("\n")
         problem = next((line.strip() for line in reversed(lines) if line.strip()), "")
         if done.returncode == SSH_FAILED:
-            raise LinkLost(f"ssh can't reach {self.host}: {problem or 'it gives no reason'}")
+            raise self._not_reached(lines, problem or "it gives no reason")
         if done.returncode == NOT_FOUND:
-            raise TillerError(self._not_installed())
+            raise NotInstalled(self._not_installed())
         return done.returncode, done.stdout.decode(errors="replace"), problem
+
+    def _not_reached(self, lines: Sequence[str], problem: str) -> TillerError:
+        """The error about an ssh that has failed, from the lines of its stderr and the last one."""
+        again = f"connect once with: {self.program} ls"
+        if KEY_REFUSED in problem:
+            old = next((line.strip() for line in lines if line.startswith(KEY_OFFENDS)), "")
+            if not old:
+                return HostKeyRefused(f"ssh does not know the host key of {self.host} yet; {again}")
+            return HostKeyRefused(
+                f"the host key of {self.host} has changed ({old}): somebody may intercept the "
+                f"connection; if the machine was set up anew, remove that line, then {again}"
+            )
+        advice = f"; to log in, {again}" if LOGIN_REFUSED in problem and not self._asks else ""
+        return LinkLost(f"ssh can't reach {self.host}: {problem}{advice}")
 
     def _ssh(self) -> list[str]:
         options = {

@@ -11,6 +11,7 @@ from tiller_client.following.snapshots import read_events
 from tiller_client.following.watch import Signals, Watch
 from tiller_client.rendering.events import Renderer
 from tiller_client.rendering.labels import is_shown
+from tiller_client.verbs.all_hosts import find_session
 from tiller_protocol.events import ItemCompleted, ItemStarted
 from tiller_protocol.snapshot import SessionSummary
 
@@ -25,6 +26,8 @@ TAIL_GROWTH = 8
 
 def run(arguments: Namespace) -> int:
     """Run `attach` or `log`."""
+    if arguments.verb == "attach":
+        find_session(arguments)
     with connect(NAME) as connection:
         session = choose.session(connection, arguments.session)
         after = _after(connection, session, arguments)

@@ -1,19 +1,31 @@
 """`requests` and `answer`: open requests, and the user's answers."""
 
 from argparse import Namespace
+from collections.abc import Sequence
 
 import msgspec
 
 from tiller_client.command_line import choose
 from tiller_client.connecting.connection import DaemonConnection, connect
+from tiller_client.connecting.hosts import Host
+from tiller_client.connecting.runtime import chosen_remote
 from tiller_client.console import print_json, say, stdout_theme, stdout_width
 from tiller_client.errors import UsageError
 from tiller_client.following.typed import read_answer
 from tiller_client.rendering.requests import request_block
 from tiller_client.rendering.text import cut, one_line
+from tiller_client.verbs.all_hosts import (
+    Everywhere,
+    find_request,
+    find_session,
+    print_with_host,
+    qualified,
+    several_hosts,
+)
 from tiller_client.verbs.submitting import submit
 from tiller_protocol.items import Request
 from tiller_protocol.ops import Answer
+from tiller_protocol.snapshot import SessionSummary
 
 
 class OpenRequest(msgspec.Struct, frozen=True):
@@ -38,6 +50,12 @@ DONE = {
 
 def run(arguments: Namespace) -> int:
     """Run `requests` or `answer`."""
+    if arguments.verb == "answer":
+        find_request(arguments)
+    elif arguments.session:
+        find_session(arguments)
+    elif hosts := several_hosts(arguments):
+        return _list_everywhere(hosts, arguments)
     with connect(f"tiller {arguments.verb}") as connection:
         if arguments.verb == "requests":
             _list(connection, arguments)
@@ -59,7 +77,8 @@ def _answer(connection: DaemonConnection, arguments: Namespace) -> None:
         text = reply.text
         done += f" {cut(one_line(text), TITLE_COLUMNS)}"
     if session:
-        done += f" ({choose.session_name(session)})"
+        remote = chosen_remote()
+        done += f" ({choose.session_name(session)}{f' on {remote.host}' if remote else ''})"
     op = Answer(request_id, arguments.decision, text)
     submit(connection, op, json=arguments.json, done=done)
 
@@ -70,12 +89,32 @@ def _list(connection: DaemonConnection, arguments: Namespace) -> None:
         found = [(session, request) for request in session.requests]
     else:
         found = choose.open_requests(connection)
-    theme, width = stdout_theme(), stdout_width()
     for session, request in found:
-        if arguments.json:
-            print_json(OpenRequest(session.session_id, request))
-        else:
-            say(f"{request.id}  {theme.dim(choose.session_name(session))}")
-            say(request_block(request, theme, width))
+        _print("", session, request, arguments)
     if not found and not arguments.json:
         say("there are no open requests")
+
+
+def _list_everywhere(hosts: Sequence[Host], arguments: Namespace) -> int:
+    everywhere, is_empty = Everywhere(hosts, arguments), True
+    for host, found in everywhere.ask(choose.open_requests):
+        for session, request in found:
+            _print(host.label, session, request, arguments)
+            is_empty = False
+    everywhere.report()
+    if is_empty and not arguments.json:
+        missing = " on the hosts that have answered" if everywhere.failures else ""
+        say(f"there are no open requests{missing}")
+    return everywhere.status
+
+
+def _print(label: str, session: SessionSummary, request: Request, arguments: Namespace) -> None:
+    shown = OpenRequest(session.session_id, request)
+    if arguments.json and arguments.all:
+        print_with_host(label, shown)
+    elif arguments.json:
+        print_json(shown)
+    else:
+        theme = stdout_theme()
+        say(f"{qualified(label, request.id)}  {theme.dim(choose.session_name(session))}")
+        say(request_block(request, theme, stdout_width()))

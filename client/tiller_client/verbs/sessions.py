@@ -2,7 +2,7 @@
 
 import time
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from tiller_client.command_line import choose
 from tiller_client.command_line.choices import read_settings
 from tiller_client.command_line.prompt import read_workspace, read_worktree
 from tiller_client.connecting.connection import DaemonConnection, connect
+from tiller_client.connecting.hosts import Host
 from tiller_client.connecting.runtime import chosen_remote
 from tiller_client.console import (
     complain,
@@ -41,6 +42,7 @@ from tiller_client.rendering.text import (
     sanitized,
 )
 from tiller_client.rendering.transcript import transcript
+from tiller_client.verbs.all_hosts import Everywhere, print_with_host, qualified, several_hosts
 from tiller_client.verbs.submitting import submit
 from tiller_client.verbs.why import explain
 from tiller_protocol.answers import Created, SessionResult
@@ -69,6 +71,8 @@ NARROW_WORKSPACE_COLUMNS = 16
 
 def run(arguments: Namespace) -> int:
     """Run one of the verbs."""
+    if arguments.verb == "ls" and (hosts := _hosts(arguments)):
+        return _list_everywhere(hosts, arguments)
     with connect(f"tiller {arguments.verb}") as connection:
         match arguments.verb:
             case "new":
@@ -234,36 +238,71 @@ def _forked(connection: DaemonConnection, created: Created, *, json: bool) -> No
 
 
 def _list(connection: DaemonConnection, arguments: Namespace) -> None:
-    workspace = read_workspace(arguments.directory) if arguments.directory else None
     limit = None if arguments.all else arguments.limit
-    # One more than is shown, to find out whether there are more.
-    wanted = None if limit is None else limit + 1
-    states = arguments.states
-    sessions = choose.list_sessions(
-        connection,
-        workspace,
-        archived=arguments.archived,
-        owner_id=choose.session_id(connection, arguments.of) if arguments.of else None,
-        limit=None if states else wanted,
-    )
-    if states:
-        sessions = islice((one for one in sessions if state_word(one) in states), wanted)
-    theme, width, now = stdout_theme(), stdout_columns(), time.time()
     shown = 0
-    for session in sessions:
+    # One more than is shown, to find out whether there are more.
+    for session in _wanted(connection, arguments, None if limit is None else limit + 1):
         if shown == limit:
             if not arguments.json:
                 only = f"only the {limit} most recently active are listed"
-                say(theme.dim(f"{only}; for all: {program()} ls --all"))
+                say(stdout_theme().dim(f"{only}; for all: {program()} ls --all"))
             return
-        if arguments.json:
-            print_json(session)
-        else:
-            say(table_line(session, now, theme, width))
+        _print(session, arguments)
         shown += 1
     if not shown and not arguments.json:
+        states = arguments.states
         start = f"no sessions; start one with: {program()} exec PROMPT"
         say(f"no session is {' or '.join(states)}" if states else start)
+
+
+def _wanted(
+    connection: DaemonConnection, arguments: Namespace, limit: int | None
+) -> Iterator[SessionSummary]:
+    """Yield the sessions that the options of `ls` choose."""
+    states = arguments.states
+    sessions = choose.list_sessions(
+        connection,
+        read_workspace(arguments.directory) if arguments.directory else None,
+        archived=arguments.archived,
+        owner_id=choose.session_id(connection, arguments.of) if arguments.of else None,
+        limit=None if states else limit,
+    )
+    if states:
+        sessions = islice((one for one in sessions if state_word(one) in states), limit)
+    return sessions
+
+
+def _print(
+    session: SessionSummary, arguments: Namespace, label: str = "", columns: int = 0
+) -> None:
+    """Print a line of `ls`; `columns` are for the labels of hosts."""
+    if arguments.json and arguments.all:
+        print_with_host(label, session)
+    elif arguments.json:
+        print_json(session)
+    else:
+        line = table_line(session, time.time(), stdout_theme(), stdout_columns() - columns)
+        say(qualified(label, "").rjust(columns) + line)
+
+
+def _hosts(arguments: Namespace) -> list[Host]:
+    """The hosts that `ls` asks if there are several; a directory and a session have only one."""
+    return [] if arguments.directory or arguments.of else several_hosts(arguments)
+
+
+def _list_everywhere(hosts: list[Host], arguments: Namespace) -> int:
+    """List the sessions of each host as soon as it has answered; 1 if one has not."""
+    everywhere, is_empty = Everywhere(hosts, arguments), True
+    columns = max(len(qualified(host.label, "")) for host in hosts)
+    for host, sessions in everywhere.ask(lambda one: list(_wanted(one, arguments, None))):
+        for session in sessions:
+            _print(session, arguments, host.label, columns)
+            is_empty = False
+    everywhere.report()
+    if is_empty and not arguments.json:
+        what = f"is {' or '.join(arguments.states)}" if arguments.states else "was found"
+        say(f"no session {what}{' on the hosts that have answered' if everywhere.status else ''}")
+    return everywhere.status
 
 
 def _show(connection: DaemonConnection, arguments: Namespace) -> None:
