@@ -55,6 +55,20 @@ def test_bash_completes_what_only_the_daemon_knows(places: Places) -> None:
         assert completed("tiller answer 0") == [REQUEST.id[-8:]]
 
 
+def test_bash_completes_hosts_without_connecting_to_them(
+    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places.config.mkdir(parents=True)
+    (places.config / "config.toml").write_text('[hosts]\nbox = "me@box"\nfar = "me@far"\n')
+    monkeypatch.setenv("TILLER_SSH", f"touch {tmp_path}/connected")
+    assert completed("tiller attach b") == ["box:"]
+    assert completed("tiller answer fa") == ["far:"]
+    assert completed("tiller attach box:") == [""]
+    assert completed("tiller --host ") == ["box", "far"]
+    assert completed("tiller exec -m b") == [""]
+    assert not (tmp_path / "connected").exists()
+
+
 def test_completing_starts_no_daemon(places: Places) -> None:
     assert completed("tiller attach 0") == [""]
     assert not places.runtime.exists()

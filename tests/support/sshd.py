@@ -30,8 +30,8 @@ AllowStreamLocalForwarding {forwarding}
 SetEnv {variables}
 """
 
-CLIENT = """\
-Host box
+HOST = """\
+Host {name}
   HostName 127.0.0.1
   Port {port}
   User {user}
@@ -39,6 +39,9 @@ Host box
   IdentitiesOnly yes
   UserKnownHostsFile {root}/known
   StrictHostKeyChecking yes
+"""
+
+GONE = """\
 Host gone
   HostName 127.0.0.1
   Port 1
@@ -48,9 +51,18 @@ Host gone
 class SshServer:
     """A server that is listening; the command `ssh` reaches it as the host `box`."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, port: int) -> None:
+        self.root, self.port = root, port
         self.ssh = f"ssh -F {root}/client.conf"
+
+    def host(self, name: str, port: int) -> str:
+        """The client's configuration of a host by which this server is reached at a port."""
+        known = self.root / "known"
+        key = (self.root / "host.pub").read_text()
+        with known.open("a") as file:
+            file.write(f"[127.0.0.1]:{port} {key}")
+        user = pwd.getpwuid(os.getuid()).pw_name
+        return HOST.format(name=name, port=port, root=self.root, user=user)
 
 
 @contextmanager
@@ -67,21 +79,19 @@ def running_sshd(
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    user = pwd.getpwuid(os.getuid()).pw_name
     words = " ".join(f'"{name}={value}"' for name, value in variables.items())
     (root / "server.conf").write_text(
         SERVER.format(port=port, root=root, variables=words, forwarding=forwarding)
     )
-    (root / "client.conf").write_text(CLIENT.format(port=port, root=root, user=user))
-    key = (root / "host.pub").read_text()
-    (root / "known").write_text(f"[127.0.0.1]:{port} {key}")
+    sshd = SshServer(root, port)
+    (root / "client.conf").write_text(sshd.host("box", port) + GONE)
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)  # where sshd confines itself, as root
     command = [program, "-D", "-E", str(root / "server.log"), "-f", str(root / "server.conf")]
     server = subprocess.Popen(command)
     try:
         _await_listening(server, port, root)
-        yield SshServer(root)
+        yield sshd
     finally:
         server.terminate()
         server.wait()

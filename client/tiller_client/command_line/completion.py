@@ -1,6 +1,7 @@
 """Completes a command line for the shell: verbs, options, sessions, requests, models, agents.
 
-The script of `tiller completions` runs `tiller` with `_ARGCOMPLETE` set. This starts no daemon.
+The script of `tiller completions` runs `tiller` with `_ARGCOMPLETE` set. This starts no daemon, and
+connects to no other host: only their names are completed.
 """
 
 import argparse
@@ -10,7 +11,9 @@ from typing import cast
 import argcomplete
 
 from tiller_client.command_line import choose
+from tiller_client.command_line.parser import ID_ARGUMENTS
 from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.hosts import read_hosts
 from tiller_client.connecting.runtime import my_places
 from tiller_client.errors import TillerError
 from tiller_client.rendering.text import age, cut, one_line
@@ -39,18 +42,36 @@ def _attach(parser: argparse.ArgumentParser) -> None:
                 _attach(below)
         elif values := _VALUES.get(action.dest):
             # argcomplete reads this attribute.
-            action.completer = _completer(values)  # type: ignore[attr-defined]
+            mark = ":" if action.dest in ID_ARGUMENTS else None
+            action.completer = _completer(values, mark)  # type: ignore[attr-defined]
+        elif action.dest == "host":
+            action.completer = _completer(None, "")  # type: ignore[attr-defined]
 
 
-def _completer(values: Callable[[DaemonConnection], Values]) -> Callable[..., Values]:
+def _completer(
+    values: Callable[[DaemonConnection], Values] | None, mark: str | None
+) -> Callable[..., Values]:
+    """Complete what the daemon returns as `values`, and hosts, with `mark` after their labels."""
+
     def complete_value(**_details: object) -> Values:
+        found = {} if mark is None else _labels(mark)
+        if values is None:
+            return found
         try:
             with DaemonConnection(my_places(), "tiller completions", may_start=False) as connection:
-                return values(connection)
+                return values(connection) | found
         except (TillerError, OSError):
-            return {}
+            return found
 
     return complete_value
+
+
+def _labels(mark: str) -> Values:
+    try:
+        known = read_hosts(my_places().config)
+    except TillerError:
+        return {}
+    return {f"{label}{mark}": f"a host, {destination}" for label, destination in known.items()}
 
 
 def _sessions(connection: DaemonConnection) -> Values:
