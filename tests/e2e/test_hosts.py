@@ -33,7 +33,8 @@ FAR_AWAY_S = 2.0
 SOON = ("--within", "3")
 """Too short for a new connection over such a link, which takes about ten round trips."""
 
-LATER = ("--within", "40")
+LATER = ("--within", "100")
+"""Longer than a test may take, so that a verb that waits for a silent host fails the test."""
 
 Done = subprocess.CompletedProcess[str]
 
@@ -45,19 +46,20 @@ class Fleet:
         self.here, self.far, self.link, self.root = here, far, link, root
         self.program: tuple[str, ...] = ("-m", "tiller_client")
 
-    def start(self, *words: str) -> "subprocess.Popen[str]":
+    def start(self, *words: str, at: Daemon | None = None) -> "subprocess.Popen[str]":
+        ssh = self.here.variables["TILLER_SSH"]
         return subprocess.Popen(
             [sys.executable, "-P", *self.program, *words],
-            env=self.here.variables,
-            cwd=self.here.home,
+            env=(at or self.here).variables | {"TILLER_SSH": ssh},
+            cwd=(at or self.here).home,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
 
-    def tiller(self, *words: str) -> Done:
-        with self.start(*words) as process:
+    def tiller(self, *words: str, at: Daemon | None = None) -> Done:
+        with self.start(*words, at=at) as process:
             out, err = process.communicate(timeout=TIMEOUT_S)
             return Done(words, process.returncode, out, err)
 
@@ -73,10 +75,10 @@ class Fleet:
         )
         return json.loads(done.stdout)["session_id"]
 
-    def unlink(self, *names: str) -> None:
+    def unlink(self, *names: str, at: Daemon | None = None) -> None:
         """End the connections to these hosts, so that the next verb makes new ones."""
         for name in names:
-            control = RemoteDaemon(name, self.here.places).places.runtime / CONTROL_SOCKET
+            control = RemoteDaemon(name, (at or self.here).places).places.runtime / CONTROL_SOCKET
             words = ["ssh", "-F", str(self.root / "hosts.conf"), "-S", str(control), "-O", "exit"]
             subprocess.run([*words, name], capture_output=True, check=False)
 
@@ -233,11 +235,22 @@ def test_ids_of_several_hosts_and_of_unknown_ones_are_misuse(fleet: Fleet) -> No
         (("--host", "slow", "show", "box:AAAA"), "these ids are on several hosts"),
         (("show", "bx:AAAA"), "there is no host 'bx' in the table [hosts] of"),
         (("show", "box:AA"), "'AA' is too short"),
-        (("answer", "--all", *SOON, "AAAAAA", "once"), "no host that has answered knows an id"),
+        (
+            ("answer", "--all", *SOON, "AAAAAA", "once"),
+            "no host that has answered has any open request whose id",
+        ),
     ):
         done = fleet.tiller(*words)
         assert (done.returncode, done.stdout) == (2, ""), done.stderr
         assert problem in done.stderr
+
+
+def test_a_host_that_is_this_machine_is_listed_once(fleet: Fleet) -> None:
+    session_id, box = fleet.new("box"), fleet.far["box"]
+    box.configure(f'{CONFIG}\n[hosts]\nbox = "box"\n')
+    done = fleet.tiller("ls", "--all", "--json", *LATER, at=box)
+    assert (done.returncode, done.stdout.count(session_id)) == (0, 1), done.stderr
+    fleet.unlink("box", at=box)
 
 
 def test_each_reason_why_a_host_can_not_be_asked_has_a_name(fleet: Fleet) -> None:

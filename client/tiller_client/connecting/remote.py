@@ -313,7 +313,8 @@ class RemoteDaemon:
                 f"connection; if the machine was set up anew, remove that line, then {again}"
             )
         advice = f"; to log in, {again}" if LOGIN_REFUSED in problem and not self._asks else ""
-        return LinkLost(f"ssh can't reach {self.host}: {problem}{advice}")
+        reason = problem.removeprefix("ssh: ")
+        return LinkLost(f"ssh can't reach {self.host}: {reason}{advice}")
 
     def _ssh(self) -> list[str]:
         options = {

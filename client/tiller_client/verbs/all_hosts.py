@@ -47,12 +47,21 @@ class Everywhere:
         return 1 if self.failures else 0
 
     def ask(self, work: Callable[[DaemonConnection], _Found]) -> Iterator[tuple[Host, _Found]]:
-        """Yield the hosts and what `work` returned there, in the order in which they answer."""
-        for host, found in ask_hosts(self._hosts, self._name, work, self._within_s):
+        """Yield the hosts and what `work` returned there, in the order in which they answer.
+
+        A daemon counts once, as a configuration that is the same on all hosts names this one, too.
+        """
+        logs = set[str]()
+
+        def labelled(connection: DaemonConnection) -> tuple[str, _Found]:
+            return connection.hello.log_id, work(connection)
+
+        for host, found in ask_hosts(self._hosts, self._name, labelled, self._within_s):
             if isinstance(found, TillerError):
                 self.failures.append((host, found))
-            else:
-                yield host, found
+            elif found[0] not in logs:
+                logs.add(found[0])
+                yield host, found[1]
 
     def report(self) -> None:
         """Tell the user in one line for each host which gave no result, and why."""
@@ -62,11 +71,13 @@ class Everywhere:
                 print_json(HostFailed(host.label, reason_of(error), str(error)))
             complain(f"{host.label or OWN}: {error}{advice}")
 
-    def find(self, work: Callable[[DaemonConnection], list[str]], reference: str) -> str:
+    def find(
+        self, work: Callable[[DaemonConnection], list[str]], reference: str, kind: str, verb: str
+    ) -> str:
         """Choose the host that has what `reference` means, and return the whole id.
 
-        `work` returns the ids of a host. A whole id does not wait for other hosts. Raises
-        `UsageError` unless there is just one.
+        `work` returns the ids of this `kind` on a host, which `verb` lists. A whole id does not
+        wait for other hosts. Raises `UsageError` unless just one id matches.
         """
         found: list[tuple[Host, str]] = []
         for host, ids in self.ask(work):
@@ -78,11 +89,11 @@ class Everywhere:
         if found:
             shown = ", ".join(qualified(host.label, one) for host, one in found[: choose.SHOWN_MAX])
             more = " …" if len(found) > choose.SHOWN_MAX else ""
-            raise UsageError(f"{one_line(reference)!r} has several meanings: {shown}{more}")
+            raise UsageError(f"{one_line(reference)!r} matches {len(found)} {kind}s: {shown}{more}")
         self.report()
         raise UsageError(
-            f"no host that has answered knows an id that begins or ends with "
-            f"{one_line(reference)!r}; see: tiller ls --all, tiller requests --all"
+            f"no host that has answered has any {kind} whose id begins or ends with "
+            f"{one_line(reference)!r}; see: tiller {verb} --all"
         )
 
     def choose(self, host: Host, identifier: str) -> str:
@@ -106,7 +117,7 @@ def find_session(arguments: Namespace) -> None:
     everywhere = Everywhere(hosts, arguments)
     if arguments.session != choose.LAST:
         choose.require_length(arguments.session)
-        arguments.session = everywhere.find(choose.session_ids, arguments.session)
+        arguments.session = everywhere.find(choose.session_ids, arguments.session, "session", "ls")
         return
     found = [(host, one) for host, last in everywhere.ask(choose.latest) for one in last]
     everywhere.report()
@@ -120,7 +131,7 @@ def find_request(arguments: Namespace) -> None:
     """With `--all`, use the host that has the request, and put its whole id into `arguments`."""
     if hosts := several_hosts(arguments):
         find = Everywhere(hosts, arguments).find
-        arguments.request = find(choose.request_ids, arguments.request)
+        arguments.request = find(choose.request_ids, arguments.request, "open request", "requests")
 
 
 def qualified(label: str, identifier: str) -> str:
