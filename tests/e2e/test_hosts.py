@@ -22,7 +22,7 @@ from support.daemon import CONFIG, Daemon
 from support.frontend import Frontend
 from support.slow_link import SlowLink
 from support.sshd import GONE, SshServer, link_to_tiller, running_sshd
-from tiller_client.connecting.remote import CONTROL_SOCKET, RemoteDaemon
+from tiller_client.connecting.remote import CONNECT_S, CONTROL_SOCKET, RemoteDaemon
 
 TIMEOUT_S = 45.0
 HOSTS = '\n[hosts]\nbox = "box"\nslow = "slow"\ngone = "gone"\n'
@@ -58,9 +58,9 @@ class Fleet:
             text=True,
         )
 
-    def tiller(self, *words: str, at: Daemon | None = None) -> Done:
+    def tiller(self, *words: str, at: Daemon | None = None, timeout_s: float = TIMEOUT_S) -> Done:
         with self.start(*words, at=at) as process:
-            out, err = process.communicate(timeout=TIMEOUT_S)
+            out, err = process.communicate(timeout=timeout_s)
             return Done(words, process.returncode, out, err)
 
     def new(self, name: str) -> str:
@@ -172,9 +172,8 @@ async def test_a_request_is_answered_on_the_host_that_has_it(
     fleet: Fleet, workspace: Path, nursery: trio.Nursery
 ) -> None:
     frontend = await Frontend.connect(fleet.far["box"], nursery)
-    session_id = await frontend.session(
-        workspace, calls(bash("touch one")), calls(bash("touch two")), always("done"), approve="ask"
-    )
+    steps = [calls(bash(f"touch {name}")) for name in ("one", "two", "three")]
+    session_id = await frontend.session(workspace, *steps, always("done"), approve="ask")
     await frontend.say(session_id)
     request = await frontend.request_opened(session_id)
 
@@ -190,10 +189,14 @@ async def test_a_request_is_answered_on_the_host_that_has_it(
     assert answered.stdout.startswith("allowed once: ")
     assert answered.stdout.rstrip().endswith(" on box)")
     second = await frontend.request_opened(session_id, 2)
-    answered = await tiller("answer", f"box:{second.id[-8:]}", "once", "--json")
+    answered = await tiller("answer", "--all", *LATER, second.id, "once", "--json")
+    assert answered.returncode == 0, answered.stderr
+    assert json.loads(answered.stdout)["host"] == "box"
+    third = await frontend.request_opened(session_id, 3)
+    answered = await tiller("answer", f"box:{third.id[-8:]}", "once")
     assert answered.returncode == 0, answered.stderr
     assert (await frontend.turn_ended(session_id)).outcome == "completed"
-    assert (workspace / "two").exists()
+    assert (workspace / "three").exists()
     for words in (("--all", *LATER), ()):
         unknown = await tiller("answer", request.id, "once", *words)
         assert unknown.returncode != 0
@@ -203,7 +206,8 @@ async def test_a_request_is_answered_on_the_host_that_has_it(
 def test_a_whole_id_is_found_without_waiting_for_a_host_that_is_silent(fleet: Fleet) -> None:
     session_id = fleet.new("box")
     fleet.link.hold()
-    done = fleet.tiller("attach", "--all", "--json", "--until-idle", session_id, *LATER)
+    words = ("attach", "--all", "--json", "--until-idle", session_id, *LATER)
+    done = fleet.tiller(*words, timeout_s=CONNECT_S - 1)  # then ssh gives up
     assert done.returncode == 0, done.stderr
     assert {row["session_id"] for row in rows(done.stdout)} == {session_id}
 

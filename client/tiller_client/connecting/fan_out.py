@@ -4,10 +4,8 @@ Each host has its own thread. What has not answered within the time limit is lef
 ends with the program, and an ssh that is still connecting may leave a link that the next verb uses.
 """
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from queue import Empty, SimpleQueue
 from typing import Literal, TypeVar
 
 from tiller_client.connecting.connection import DaemonConnection
@@ -45,6 +43,9 @@ def ask_hosts(
     Starts the daemons that are not running. After `within_s`, yields `NoAnswer` for each host that
     has not answered. `work` runs in threads, one for each host.
     """
+    import threading  # takes 2 ms, and most verbs ask one host
+    from queue import Empty, SimpleQueue
+
     arrived = SimpleQueue[tuple[Host, _Found | BaseException]]()
 
     def ask(host: Host) -> None:

@@ -80,7 +80,10 @@ def _answer(connection: DaemonConnection, arguments: Namespace) -> None:
         remote = chosen_remote()
         done += f" ({choose.session_name(session)}{f' on {remote.host}' if remote else ''})"
     op = Answer(request_id, arguments.decision, text)
-    submit(connection, op, json=arguments.json, done=done)
+    if arguments.json and arguments.all:
+        print_with_host("", connection.submit(op))
+    else:
+        submit(connection, op, json=arguments.json, done=done)
 
 
 def _list(connection: DaemonConnection, arguments: Namespace) -> None:
