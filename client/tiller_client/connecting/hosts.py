@@ -96,7 +96,8 @@ def read_hosts(directory: Path) -> dict[str, str]:
         raise UsageError(f"{path}: not valid TOML: {error}") from None
     table: object = values.get(TABLE, {})
     if not isinstance(table, dict):
-        raise UsageError(_problem(path, text, "", 'expected a table, such as box = "me@box"'))
+        line = _line_of(text, TABLE)
+        raise UsageError(f'{path}, line {line}: {TABLE}: expected a table, such as box = "me@box"')
     found = cast("dict[str, object]", table)
     for label, destination in found.items():
         if not re.search(HOST_LABEL, label):
@@ -117,7 +118,8 @@ def _host(label: str, destination: str, local: Places) -> Host:
 def _problem(path: Path, text: str, label: str, problem: str) -> str:
     line = _line_of(text, label)
     place = f"{path}, line {line}" if line else str(path)
-    return f"{place}: {TABLE}.{label!r}: {problem}" if label else f"{place}: {TABLE}: {problem}"
+    shown = label if re.search(HOST_LABEL, label) else f'"{label}"'
+    return f"{place}: {TABLE}.{shown}: {problem}"
 
 
 def _line_of(text: str, label: str) -> int:

@@ -312,8 +312,8 @@ class RemoteDaemon:
                 f"the host key of {self.host} has changed ({old}): somebody may intercept the "
                 f"connection; if the machine was set up anew, remove that line, then {again}"
             )
+        reason = problem.removeprefix("ssh: ").removesuffix(".")
         advice = f"; to log in, {again}" if LOGIN_REFUSED in problem and not self._asks else ""
-        reason = problem.removeprefix("ssh: ")
         return LinkLost(f"ssh can't reach {self.host}: {reason}{advice}")
 
     def _ssh(self) -> list[str]:
