@@ -44,7 +44,14 @@ from tiller_protocol.events import (
     TurnEnded,
 )
 from tiller_protocol.fold import fold_replayed
-from tiller_protocol.ops import Catalog, Interrupt, QueueEdit, Replay, UserInput
+from tiller_protocol.ops import (
+    Catalog,
+    Interrupt,
+    QueueEdit,
+    Replay,
+    SessionMarkSeen,
+    UserInput,
+)
 
 OUTPUT_INTERVAL_S = 0.2
 """Shortest time between two updates with the output of running calls."""
@@ -249,6 +256,8 @@ class EditorSession:
                     self._following.suspect_gap()
             case TurnEnded(outcome="completed"):  # other outcomes may mean that the daemon stops
                 self._refresh_offer()
+                # Whoever prompts in an editor sees the answer there.
+                self._connection.submit(SessionMarkSeen(self.id, event.seq))
             case _:
                 pass
 

@@ -12,6 +12,7 @@ from tiller_client.following.watch import Signals, Watch
 from tiller_client.rendering.events import Renderer
 from tiller_client.rendering.labels import is_shown
 from tiller_client.verbs.all_hosts import find_session
+from tiller_client.verbs.submitting import mark_seen
 from tiller_protocol.events import ItemCompleted, ItemStarted
 from tiller_protocol.snapshot import SessionSummary
 
@@ -101,4 +102,5 @@ def _attach(
         interactive.follow(
             session, lambda: arguments.until_idle and watch.caught_up and interactive.idle
         )
+        mark_seen(connection, session.session_id, watch.last)
     return 0

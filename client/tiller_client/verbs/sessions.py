@@ -43,7 +43,7 @@ from tiller_client.rendering.text import (
 )
 from tiller_client.rendering.transcript import transcript
 from tiller_client.verbs.all_hosts import Everywhere, print_with_host, qualified, several_hosts
-from tiller_client.verbs.submitting import submit
+from tiller_client.verbs.submitting import mark_seen, submit
 from tiller_client.verbs.why import explain
 from tiller_protocol.answers import Created, SessionResult
 from tiller_protocol.events import TurnStarted
@@ -316,6 +316,7 @@ def _show(connection: DaemonConnection, arguments: Namespace) -> None:
         theme, width = stdout_theme(), stdout_width()
         columns = stdout_columns()
         page(transcript(snapshot, theme, width, columns, whole=arguments.full, tail=arguments.tail))
+        mark_seen(connection, session_id, snapshot.seq)
     if reason := why_cut_off(connection.ask, snapshot):
         complain(reason)
 

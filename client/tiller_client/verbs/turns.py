@@ -151,10 +151,13 @@ def follow_turn(
         waits = arguments.verb == "exec" and arguments.wait
         started = _start(connection, op, watch, signals, waits=waits)
         from tiller_client.following.turn import RunningTurn
+        from tiller_client.verbs.submitting import mark_seen
 
         turn = RunningTurn(op, watch, signals, arguments)
         try:
-            return turn.follow(started)
+            status = turn.follow(started)
+            mark_seen(connection, op.session_id, watch.last)
+            return status
         except NoAnswer as silence:
             raise NoAnswer(f"{silence}; the turn may still be running; {how}") from None
         except NoDaemon:
