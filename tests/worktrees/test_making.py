@@ -74,6 +74,19 @@ async def test_submodules_are_filled_from_the_checkout(ground: Ground) -> None:
     await worktrees.land(made.record, "merge", "", Worktree())
 
 
+async def test_no_other_repository_is_taken_for_a_submodule(ground: Ground) -> None:
+    private = ground.root / "private"
+    private.mkdir()
+    git(private, "init", "-q", "-b", "main")
+    head = commit(private, "secret.py")
+    git(ground.main, "update-index", "--add", "--cacheinfo", f"160000,{head},vendor")
+    git(ground.main, "commit", "-qm", "Name a commit")
+    (ground.main / "vendor").mkdir()
+    (ground.main / "vendor/.git").write_text(f"gitdir: {private}/.git\n")
+    made = await made_in(ground.main, ground.worktrees())
+    assert list((made.workspace / "vendor").iterdir()) == []
+
+
 async def test_a_sparse_checkout_stays_sparse(ground: Ground) -> None:
     commit(ground.main, "a/x")
     commit(ground.main, "b/x")

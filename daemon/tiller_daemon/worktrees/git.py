@@ -31,6 +31,7 @@ OPTIONS: Final = (
     *("-c", "maintenance.auto=false"),
     *("-c", "protocol.allow=never"),
     *("-c", "advice.detachedHead=false"),
+    *("-c", "submodule.recurse=false"),
 )
 """Options for every run: no hooks, no servers, and no work in the background."""
 

@@ -304,7 +304,9 @@ async def _borrow_submodules(source: Source, place: Path, depth: int) -> None:
         if not exists(theirs / ".git"):
             continue
         inner = await find_source(theirs)
-        if await succeeds(theirs, "cat-file", "-e", f"{commit}^{{commit}}"):
+        # A commit can name any path, and a `.git` there any repository.
+        own = any(map(inner.repository.is_relative_to, (source.repository, theirs)))
+        if own and await succeeds(theirs, "cat-file", "-e", f"{commit}^{{commit}}"):
             await _borrow(inner, place / path, commit, "", depth)
 
 
