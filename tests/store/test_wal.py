@@ -1,5 +1,6 @@
 """Damage in the write-ahead log is found before SQLite passes over it in silence."""
 
+import os
 import random
 import shutil
 import sqlite3
@@ -11,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from store.rows import batch_of
+from tiller_daemon.store.base import LogError
+from tiller_daemon.store.checking import check_log
 from tiller_daemon.store.log import open_log
 from tiller_daemon.store.wal import FRAME, FRAME_BYTES, HEADER, is_damaged, wal_of
 
@@ -115,6 +118,44 @@ async def test_a_damaged_write_ahead_log_is_kept_as_a_copy(tmp_path: Path) -> No
     async with open_log(killed) as log:
         assert log.problems() == (problem,)
         copy.unlink()
+        assert log.problems() == ()
+
+
+async def test_a_write_ahead_log_that_was_cut_short_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "tiller.db"
+    async with open_log(path) as log:
+        for number in range(10):
+            await log.append(batch_of(f"s{number}", 1, 3))
+        size = wal_of(path).stat().st_size
+        cuts = (0, 10, HEADER.size, HEADER.size + FRAME_BYTES, size // 2, size - FRAME_BYTES)
+        for cut in (*cuts, size - 1, size):
+            killed = tmp_path / str(cut) / "tiller.db"
+            killed.parent.mkdir()
+            for suffix in ("", "-wal", "-wal-length"):
+                shutil.copy(f"{path}{suffix}", f"{killed}{suffix}")
+            os.truncate(wal_of(killed), cut)
+    for cut in (*cuts, size - 1):
+        killed = tmp_path / str(cut) / "tiller.db"
+        with pytest.raises(LogError, match="write-ahead log"):
+            check_log(killed)
+        async with open_log(killed) as log:
+            assert await log.count() < 10, cut
+            assert "could not be read" in log.problems()[0], cut
+    async with open_log(tmp_path / str(size) / "tiller.db") as log:
+        assert (await log.count(), log.problems()) == (10, ())
+
+
+async def test_what_a_power_failure_leaves_is_no_damage(tmp_path: Path) -> None:
+    path, left = tmp_path / "tiller.db", tmp_path / "left" / "tiller.db"
+    left.parent.mkdir()
+    async with open_log(path) as log:
+        await log.append(batch_of("a", 1, 3))
+        for suffix in ("", "-wal", "-wal-length"):
+            shutil.copy(f"{path}{suffix}", f"{left}{suffix}")
+    os.truncate(wal_of(left), wal_of(left).stat().st_size - FRAME_BYTES)
+    # The length was written down before the machine was started.
+    os.utime(left.with_name("tiller.db-wal-length"), (1, 1))
+    async with open_log(left) as log:
         assert log.problems() == ()
 
 

@@ -2,8 +2,8 @@
 
 `base.py` defines the log's interface. `database.py` runs transactions on the event loop or in a
 thread. `projection.py` makes the rows by which requests are found. `wal.py` notices a write-ahead
-log that is damaged or belongs to another file, and `backup.py` copies the log. `search_index.py` is
-the full-text index, in a separate file.
+log that is damaged or belongs to another file, `wal_length.py` one that was cut short. `backup.py`
+copies the log. `search_index.py` is the full-text index, in a separate file.
 
 # Search
 

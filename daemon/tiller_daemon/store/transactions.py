@@ -18,6 +18,7 @@ import structlog
 from tiller_daemon.store.base import LogError
 from tiller_daemon.store.schema import log_error
 from tiller_daemon.store.wal import PAGE_BYTES, wal_of, write_mark
+from tiller_daemon.store.wal_length import WalLength
 
 Result = TypeVar("Result")
 
@@ -110,6 +111,7 @@ class Transactions:
         self._pages = 0
         self._must_mark = True
         self._files = (path, wal_of(path))
+        self._length = WalLength(wal_of(path))
         self._identities = {
             name: identity for name in self._files if (identity := _identity(name)) is not None
         }
@@ -161,6 +163,7 @@ class Transactions:
                 job.error = error
             return
         self._must_mark = False
+        self._length.note()
         stored = [job for job in jobs if job.error is None]
         # SQLite syncs nothing for a transaction in which nothing was written.
         if synced and stored:
@@ -199,6 +202,7 @@ class Transactions:
             with suppress(sqlite3.Error):  # as on a full disk, where a checkpoint may free space
                 write_mark(self._connection, self._path)
         self._must_mark = True
+        self._length.begin_anew()
         with suppress(sqlite3.Error):
             self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
 
@@ -222,6 +226,7 @@ class Transactions:
         # If this fails, committed data is safe in the -wal file, which the next start reads.
         self.checkpoint(empty=True)
         self._connection.close()
+        self._length.close()
 
     def problem(self) -> str:
         """Return why the next commit or start will fail, in a sentence; empty if it won't."""

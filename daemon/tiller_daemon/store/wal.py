@@ -7,7 +7,8 @@ one before a checkpoint. So the file has one of the two marks that are read with
 log, unless the two do not belong together.
 
 SQLite also takes the first damaged frame for the end of a write-ahead log, so a single wrong bit
-hides all commits after it. Then it finds fewer frames than the file has. The format:
+hides all commits after it. Then it finds fewer frames than the file has. Of a file that was cut
+short, only `wal_length` knows. The format:
 https://www.sqlite.org/fileformat2.html#the_write_ahead_log
 """
 
@@ -24,6 +25,7 @@ from typing import Final
 from urllib.parse import quote
 
 from tiller_daemon.private import open_private
+from tiller_daemon.store.wal_length import forget, is_cut_short
 
 PAGE_BYTES: Final = 4096
 """The size of a page."""
@@ -107,6 +109,7 @@ def keep_what_is_not_read(path: Path) -> None:
                 shutil.copyfileobj(source, copy)
                 copy.flush()
                 os.fsync(copy.fileno())
+            forget(wal)
 
 
 def kept(path: Path) -> tuple[str, ...]:
@@ -158,6 +161,8 @@ def is_damaged(path: Path) -> bool:
 
     Call this only while no process has the file open. Raises `OSError` and `sqlite3.Error`.
     """
+    if is_cut_short(wal_of(path)):
+        return True
     if not _has_frames(path):
         return False
     found = _committed_frames(path)
