@@ -24,24 +24,44 @@ from tiller_daemon.policy.shell.purposes import purpose_of, subcommands
 from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_protocol.settings import Rule
 
-_ALWAYS: Final = word_set("bunx curl pnpx sftp ssh uvx wget")
-"""Programs that always need the network."""
+_ALWAYS: Final = word_set(
+    """bunx curl daphne gunicorn http-server hypercorn json-server live-server pnpx serve sftp ssh
+    uvicorn uvx webpack-dev-server wget"""
+)
+"""Programs that always need the network. Servers do, as nobody could reach them otherwise."""
 
 _TO_A_HOST: Final = word_set("rsync scp")
 """Programs that need the network if an operand names a host."""
 
-_ALONE: Final = word_set("bundle yarn")
-"""Programs that install packages if they are run without an operand."""
+_ALONE: Final = word_set("bundle vite yarn")
+"""Programs that install packages or serve if they are run without an operand."""
 
 _SUBCOMMANDS: Final = {
     "git": "clone fetch ls-remote pull push submodule.update",
     "npm": """add audit ci create dist-tag i in install install-ci-test install-test it outdated
-        publish search show up update upgrade view whoami""",
-    "pnpm": "add audit create dlx i install outdated publish up update",
-    "yarn": "add create dlx install outdated publish up upgrade",
-    "bun": "add create i install outdated publish update x",
+        publish run.dev run.preview run.serve run.start search show start up update upgrade view
+        whoami""",
+    "npx": """astro.dev http-server json-server live-server next.dev next.start ng.serve serve
+        vite.dev vite.preview vite.serve wrangler.dev""",
+    "pnpm": """add audit create dev dlx i install outdated preview publish run.dev run.preview
+        run.serve run.start serve start up update""",
+    "yarn": """add create dev dlx install outdated preview publish run.dev run.preview run.serve
+        run.start serve start up upgrade""",
+    "bun": """add create dev i install outdated preview publish run.dev run.preview run.serve
+        run.start start update x""",
+    "vite": "--host --port dev preview serve",
+    "astro nuxt": "dev preview",
+    "next": "dev start",
+    "ng webpack vue-cli-service": "serve",
+    "wrangler": "dev",
     "deno": "add install",
-    "python": "pip.download pip.index pip.install pip.wheel",
+    "python": """flask.run http.server manage.py.runserver pip.download pip.index pip.install
+        pip.wheel uvicorn""",
+    "flask streamlit": "run",
+    "django-admin manage.py": "runserver",
+    "rails": "s server",
+    "php": "-S artisan.serve",
+    "hugo jekyll mkdocs": "serve server",
     "pip pip3": "download index install wheel",
     "pipx": "install run upgrade upgrade-all",
     "uv": "add lock pip.compile pip.install pip.sync publish python.install sync tool.install",
@@ -63,7 +83,7 @@ _SUBCOMMANDS: Final = {
     "brew": "fetch install search update upgrade",
     "terraform": "get init",
 }
-"""Subcommands that need the network, spelled as in the table of programs."""
+"""Subcommands that need the network or serve, spelled as in the table of programs."""
 
 _BY_NAME: Final = {
     name: word_set(needing) for names, needing in _SUBCOMMANDS.items() for name in names.split()
