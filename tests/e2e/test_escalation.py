@@ -1,6 +1,7 @@
 """Escalation: a command stopped by its level runs again in a looser one if the user agrees."""
 
-from collections.abc import AsyncGenerator, Callable
+import tempfile
+from collections.abc import AsyncGenerator, Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -226,6 +227,71 @@ async def test_a_change_of_gits_configuration_asks_once_to_run_outside(
     assert len(asked(frontend, session_id)) == 1
     config = await git(workspace, "config", "--list")
     assert "a.b=c" in config or "remote.other.url" in config
+
+
+@pytest.fixture
+def hidden() -> Generator[Path]:
+    """A directory that commands can't see, unlike those in `/tmp`, of which they have their own."""
+    base = Path(__file__).parents[2] / ".pytest_cache"
+    base.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=base) as directory:
+        yield Path(directory)
+
+
+@pytest.mark.parametrize(
+    "command", ["find . -name greeting.txt -fprint {there}/new", "make test", "sh write.sh"]
+)
+async def test_what_wanted_to_write_outside_the_workspace_asks_once_to_run_outside(
+    frontend: Frontend, workspace: Path, hidden: Path, command: str
+) -> None:
+    """No sandbox of the session could write there, so that a looser one would only fail again."""
+    (workspace / "Makefile").write_text(f"test:\n\t@echo x > {hidden}/new\n")
+    (workspace / "write.sh").write_text(f"echo x > {hidden}/new\n")
+    shown = {"permission": "external_directory", "action": "allow"}
+    rules = tuple({**shown, "pattern": pattern} for pattern in (f"{hidden}", f"{hidden}/*"))
+    line = command.format(there=hidden)
+    session_id = await begin_unasked(frontend, workspace, line, permissions=rules)
+    request = await frontend.request_opened(session_id)
+    needs_bash = line.startswith("sh ")
+    if needs_bash:
+        await frontend.must(Answer(request.id, "once"))
+        request = await frontend.request_opened(session_id, 2)
+    assert request.permission == "unsandboxed", request.title
+    await frontend.must(Answer(request.id, "once"))
+    await frontend.turn_ended(session_id)
+    assert len(asked(frontend, session_id)) == 1 + needs_bash
+    assert read(hidden / "new")
+
+
+async def test_a_command_that_was_shown_a_path_may_then_write_there_if_the_user_says_so(
+    frontend: Frontend, workspace: Path, hidden: Path
+) -> None:
+    await git(workspace, "init", "-q", "--bare", str(hidden))
+    await git(workspace, "remote", "add", "up", str(hidden))
+    session_id = await begin_unasked(frontend, workspace, "git push up HEAD:refs/heads/x")
+    for number, permission in enumerate(("network", "external_directory", "unsandboxed"), 1):
+        request = await frontend.request_opened(session_id, number)
+        assert request.permission == permission, request.title
+        await frontend.must(Answer(request.id, "once"))
+    await frontend.turn_ended(session_id)
+    (call,) = frontend.completed_calls(session_id)
+    assert (call.state, call.exit_status) == ("completed", 0), call.output
+    assert "refs/heads/x" in await git(workspace, "ls-remote", "up")
+
+
+async def test_what_only_reads_and_missed_a_path_asks_to_see_it(
+    frontend: Frontend, workspace: Path, hidden: Path
+) -> None:
+    (hidden / "a.txt").write_text("found it\n")
+    (workspace / "place").write_text(f"{hidden}/a.txt")
+    session_id = await begin_unasked(frontend, workspace, "cat $(cat place)")
+    request = await frontend.request_opened(session_id)
+    assert request.permission == "external_directory", request.title
+    await frontend.must(Answer(request.id, "once"))
+    await frontend.turn_ended(session_id)
+    (call,) = frontend.completed_calls(session_id)
+    assert "found it" in call.output
+    assert len(asked(frontend, session_id)) == 1
 
 
 async def test_a_no_to_writing_leaves_the_result_and_the_turn_goes_on(

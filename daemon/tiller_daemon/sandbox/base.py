@@ -8,7 +8,7 @@ command does, so nothing here examines the command itself.
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -42,6 +42,7 @@ DENIALS: Final = re.compile(
     r"|Temporary failure in name resolution|Name or service not known|getaddrinfo|EROFS|EAI_AGAIN"
     r"|ENETUNREACH|Errno 30\b|Errno 101\b|Value too large for defined data type"
     r"|Device or resource busy|EBUSY|Errno 16\b|Invalid cross-device link|EXDEV|Errno 18\b"
+    r"|unable to create temporary object directory"
     r"|ENOENT: no such file or directory, mkdir '(?P<made>/[^'\n]+)'",
     re.IGNORECASE,
 )
@@ -218,8 +219,7 @@ class CommandSandbox(NamedTuple):
         may = self.profile
         known = (may.workspace, *may.visible, *may.shown, *may.writable, *may.hidden)
         places = (*known, *map(Path, (*TEMPORARY, "/dev", "/proc")))
-        for text in dict.fromkeys(_PATH.findall(output)[:PATHS_MAX]):
-            path = Path(os.path.normpath(os.path.expanduser(text)))  # noqa: PTH111 - "~x" is no path
+        for path in named_paths(output):
             is_above = any(place.is_relative_to(path) for place in known)
             is_known = is_above or any(map(path.is_relative_to, places)) or LOGS.search(str(path))
             if not is_known and path.exists():
@@ -244,6 +244,12 @@ class CommandSandbox(NamedTuple):
         if workspace in writable:
             return "the workspace"
         return ", ".join(str(path.relative_to(workspace)) for path in writable)
+
+
+def named_paths(text: str) -> Iterator[Path]:
+    """Yield the absolute paths in a text, such as a command's output; at most `PATHS_MAX`."""
+    for name in dict.fromkeys(_PATH.findall(text)[:PATHS_MAX]):
+        yield Path(os.path.normpath(os.path.expanduser(name)))  # noqa: PTH111 - "~x" is no path
 
 
 def strictest(*modes: SandboxMode) -> SandboxMode:

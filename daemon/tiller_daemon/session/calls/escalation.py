@@ -68,7 +68,7 @@ class Escalation:
         if result.missed:
             return await self._offer_to_show(call, command, tried, result)
         # Offer the next looser sandbox if it is enough, as running outside is the last resort.
-        if tried is SandboxLevel.BUILD and self._sandboxes.session_allows_more(result):
+        if tried is SandboxLevel.BUILD and self._sandboxes.session_allows_more(command, result):
             level, what = SandboxLevel.SESSION, "do more than build"
             warning = "Allow a command to do more than build"
             wanted = structs.replace(requirement, warning=warning)
@@ -117,6 +117,8 @@ class Escalation:
             return result
         if self._sandboxes.not_enforced(SandboxLevel.SESSION):
             return result
+        if result.missed and not self._declined:
+            return await self._offer_to_show(call, command, SandboxLevel.READ_ONLY, result)
         # Where nothing enforces the mode, a rule for the command is not enough; see `must_ask`.
         if self._sandboxes.asks and not may_run_outside(command, rules):
             requirement = unsandboxed_requirement(command, requirement.warning)
@@ -129,9 +131,10 @@ class Escalation:
             return result
         level = SandboxLevel.SESSION
         wanted = structs.replace(requirement, warning="Allow a command that tried to write")
-        # git's configuration stays read-only in every sandbox.
-        is_configuration = re.search(r"\.git/(?:\S*/)?config", result.stopped_by)
-        if is_configuration and not self._sandboxes.limits.are_set:
+        # git's configuration stays read-only in every sandbox, and so do most other places.
+        is_kept = re.search(r"\.git/(?:\S*/)?config", result.stopped_by)
+        is_kept = is_kept or self._sandboxes.is_out_of_reach(command, result)
+        if is_kept and not self._sandboxes.limits.are_set:
             level = SandboxLevel.OUTSIDE
             wanted = unsandboxed_requirement(command, "Run OUTSIDE the sandbox")
         reply = await self._permission.ask_about(call, quoting(wanted, result))

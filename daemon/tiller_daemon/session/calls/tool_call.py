@@ -48,6 +48,9 @@ UNSAVED = (
     "user to save it, then read it again and repeat the change."
 )
 
+SHOWN_MAX = 3
+"""After how many hidden paths, each of them shown, a command is not run once more."""
+
 REWRITTEN = "One of the user's hooks had changed this call's arguments to {arguments}"
 
 
@@ -187,7 +190,7 @@ class PreparedToolCall:
         return structs.replace(result, output=result.output + self._without_secrets(added))
 
     async def run_again(self, begin: Callable[[], Awaitable[None]], output: Output) -> ToolResult:
-        """Ask whether a stopped call may write; if so, run it in the session's sandbox."""
+        """Ask whether a stopped call may do what it tried; if so, run it again."""
         first, self._stopped = self._stopped, None
         assert first is not None
         outcome = await self._turn.escalation.permit_writing(self.call, self._command, first)
@@ -195,14 +198,16 @@ class PreparedToolCall:
             return outcome
         self._note(outcome.allowed)
         await begin()
-        result = await self._run(output, outcome.level)
+        result = await self._run(output, outcome.level, outcome.seen)
         note = RAN_OUTSIDE if outcome.level is SandboxLevel.OUTSIDE else RAN_AGAIN
         return structs.replace(result, output=f"{note}\n{result.output}")
 
-    async def _run(self, output: Output, level: SandboxLevel | None = None) -> ToolResult:
+    async def _run(
+        self, output: Output, level: SandboxLevel | None = None, seen: Sequence[Path] = ()
+    ) -> ToolResult:
         """Run the tool; append new instructions and new file errors."""
         turn, tool = self._turn, self._tool
-        sandbox = await self._make_sandbox(level)
+        sandbox = await self._make_sandbox(level, seen)
         environment = turn.environments.make(self.call, self._requirements, sandbox, output)
         try:
             await self._require_saved()
@@ -244,18 +249,29 @@ class PreparedToolCall:
         if sandbox.level is SandboxLevel.READ_ONLY:
             self._stopped = result
             return result
-        offered = await self._turn.escalation.offer(self.call, self._command, sandbox.level, result)
-        if isinstance(offered, ToolResult):
-            return offered
-        self._note(offered.allowed)
-        if offered.level is SandboxLevel.OUTSIDE:
-            note, looser = RAN_OUTSIDE, None
-        else:
-            note = RAN_AGAIN
-            looser = await self._make_sandbox(offered.level, offered.seen)
-        commands = structs.replace(environment.commands, sandbox=looser)
-        result = await self._attempt(structs.replace(environment, commands=commands))
-        return structs.replace(result, output=f"{note}\n{result.output}")
+        return await self._repeated(environment, sandbox.level, result)
+
+    async def _repeated(
+        self, environment: ToolEnvironment, tried: SandboxLevel, result: ToolResult
+    ) -> ToolResult:
+        """Repeat a stopped call as the user allows. If shown a path, it may still need more."""
+        seen: tuple[Path, ...] = ()
+        while result.stopped_by and len(seen) < SHOWN_MAX:
+            offered = await self._turn.escalation.offer(self.call, self._command, tried, result)
+            if isinstance(offered, ToolResult):
+                return offered
+            self._note(offered.allowed)
+            seen += offered.seen
+            if offered.level is SandboxLevel.OUTSIDE:
+                note, looser = RAN_OUTSIDE, None
+            else:
+                note, looser = RAN_AGAIN, await self._make_sandbox(offered.level, seen)
+            commands = structs.replace(environment.commands, sandbox=looser)
+            result = await self._attempt(structs.replace(environment, commands=commands))
+            result = structs.replace(result, output=f"{note}\n{result.output}")
+            if not offered.seen:
+                break
+        return result
 
     async def _attempt(self, environment: ToolEnvironment) -> ToolResult:
         try:

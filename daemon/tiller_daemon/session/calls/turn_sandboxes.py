@@ -17,7 +17,7 @@ from tiller_daemon.policy import globs
 from tiller_daemon.policy.rules import BUILT_IN, decide, evaluate
 from tiller_daemon.policy.shell.levels import UNSANDBOXED, git_use, may_run_outside
 from tiller_daemon.policy.shell.network import judge_network
-from tiller_daemon.sandbox.base import CommandSandbox, GitUse
+from tiller_daemon.sandbox.base import TEMPORARY, CommandSandbox, GitUse, named_paths
 from tiller_daemon.sandbox.git_repository import find_git
 from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_daemon.sandbox.sandboxes import Sandboxes
@@ -84,14 +84,23 @@ class TurnSandboxes(Struct, frozen=True):
         """Whether commands that do more than read need approval, whatever the rules allow."""
         return self.sandboxes.must_ask(self.context.permissions.sandbox)
 
-    def session_allows_more(self, result: ToolResult) -> bool:
+    def is_out_of_reach(self, command: str, result: ToolResult) -> bool:
+        """Whether a command was stopped only at paths that no sandbox of the session can write."""
+        named = list(named_paths(result.stopped_by))
+        if not named or git_use(command):
+            return False  # For git, more than the workspace may become writable.
+        writable = (*TEMPORARY, *self.context.permissions.sandbox.writable)
+        places = (self._place, *map(Path, writable))
+        return not any(path.is_relative_to(place) for path in named for place in places)
+
+    def session_allows_more(self, command: str, result: ToolResult) -> bool:
         """Whether the session's sandbox would allow the actions for which a build was stopped."""
         if self.context.permissions.sandbox.network:
             return True
         stopped_by = result.stopped_by
         # git's own files stay read-only there, too.
-        is_git = "/.git" in stopped_by
-        return self.limits.scope is None and not is_git and "Read-only file" in stopped_by
+        is_kept = "/.git" in stopped_by or self.is_out_of_reach(command, result)
+        return self.limits.scope is None and not is_kept and "Read-only file" in stopped_by
 
     def level_of(self, requirements: Sequence[Requirement]) -> SandboxLevel:
         """Return the level of a permitted call.
