@@ -5,7 +5,6 @@ project is no longer trusted. `load` restricts the configuration of a trusted pr
 finds its agents and commands.
 """
 
-import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +20,7 @@ from tiller_daemon.config.schema import Configuration, ConfigurationError
 from tiller_daemon.config.source import UTF_8_SIG
 from tiller_daemon.private import replace_private
 from tiller_daemon.stamps import Stamp, take_stamps
+from tiller_protocol.project_digest import digest_of
 
 FOLDERS: Final = ("agents", "commands", "hooks")
 """Directories below `.tiller` that are part of the digest, together with `config.toml`."""
@@ -182,7 +182,7 @@ def _read_project(workspace: str | Path) -> Project:
         return Project(place, problem=CONFIG_TOO_LARGE)
     # The content of a link begins with its target and a NUL, which TOML can't contain.
     text = configuration.rpartition(b"\0")[2].decode(UTF_8_SIG, errors="replace")
-    return Project(place, _digest(found), tuple(found), text=text)
+    return Project(place, digest_of(found), tuple(found), text=text)
 
 
 def _paths_in(workspace: Path) -> list[Path]:
@@ -219,15 +219,6 @@ def _read_content(path: Path) -> bytes:
     if data is None or len(data) > FILE_BYTES_MAX:
         raise _Unreadable
     return found + data
-
-
-def _digest(contents: dict[str, bytes]) -> str:
-    whole = hashlib.sha256()
-    for name, content in contents.items():
-        # Because of the lengths, moving bytes from one part to the next changes the digest.
-        for part in (os.fsencode(name), content):
-            whole.update(len(part).to_bytes(8, "big") + part)
-    return whole.hexdigest()
 
 
 def _read(file: Path) -> dict[str, str]:
