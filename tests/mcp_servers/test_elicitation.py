@@ -112,7 +112,18 @@ async def test_declining_one_field_declines_the_form():
     assert (answer.action, answer.content) == ("decline", None)
 
 
-@pytest.mark.parametrize(("expected", "action"), [("accept", "accept"), ("decline", "decline")])
+@pytest.mark.parametrize(
+    ("expected", "action"),
+    [
+        ("accept", "accept"),
+        ("Yes", "accept"),
+        ("decline", "decline"),
+        ("not now", "decline"),
+        ("n", "decline"),
+        ("wait, what is it?", "decline"),
+        ("", "decline"),
+    ],
+)
 async def test_a_form_without_fields_and_a_url_are_confirmed(expected, action):
     assert (await form(User(expected))).action == action
     params = types.ElicitRequestURLParams(message="Sign in.", url="https://e.invalid/x")

@@ -61,7 +61,8 @@ async def ask_user(server: str, params: types.ElicitRequestParams, ask: Ask) -> 
 
 async def _confirm(text: str, ask: Ask) -> None:
     answer = await ask(text, (ACCEPT, DECLINE))
-    if answer.text is None or answer.text.strip().lower() in (DECLINE, *NO):
+    # Only a clear yes is consent, as users may answer in their own words.
+    if (answer.text or "").strip().lower() not in (ACCEPT, *YES):
         raise _Declined
 
 
