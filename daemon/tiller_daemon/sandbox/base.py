@@ -144,6 +144,8 @@ class Sandbox(ABC):
     """Messages that programs print when the sandbox stops them."""
     limits: str = ""
     """What the sandbox fails to enforce, and what it breaks; empty if nothing."""
+    has_own_temporary: bool = False
+    """Whether commands see a directory of their session as `/tmp`, instead of the machine's."""
     loosest_unasked: SandboxLevel = SandboxLevel.BUILD
     """The loosest level that the sandbox can enforce for commands without approval."""
 

@@ -73,6 +73,7 @@ class Bubblewrap(Sandbox):
     """The sandbox on Linux."""
 
     name = "bubblewrap"
+    has_own_temporary = True
 
     def __init__(
         self,

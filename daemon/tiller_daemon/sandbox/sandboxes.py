@@ -47,6 +47,9 @@ from tiller_daemon.sandbox.writable_places import (
     writable_places,
 )
 
+TEMPORARY_NAME: Final = "tmp"
+"""The name of the `/tmp` of a session's commands, in the session's directory for output."""
+
 SCANNERS_MAX: Final = 64
 """The most workspaces whose scanners are cached."""
 
@@ -314,7 +317,7 @@ class Sandboxes:
             visible=tuple(path for path in visible if not root_of(path, visible)),
             hidden=hidden,
             shown=(*existing((spill,)), *readable),
-            temporary=spill / "tmp",
+            temporary=spill / TEMPORARY_NAME,
             network=policy.network and level is not SandboxLevel.BUILD,
         )
         if level is SandboxLevel.READ_ONLY:

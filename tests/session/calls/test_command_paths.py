@@ -3,6 +3,7 @@
 `tests/e2e/test_unasked_lines.py` shows that paths stay hidden whatever a line says.
 """
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,31 @@ def test_a_literal_path_outside_is_asked_about(text, subjects, workspace: Path) 
     )
     assert decide(requirements, [], "ask").action == "ask"
     assert decide(requirements, granted_by_always(requirements), "ask").action == "allow"
+
+
+def test_the_sessions_own_temporary_files_are_not_asked_about(
+    workspace: Path, tmp_path: Path
+) -> None:
+    """A command sees those anyway. It sees the machine's only once the user has said so."""
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "made").write_text("by an earlier command")
+    with tempfile.NamedTemporaryFile(dir="/tmp") as file, tempfile.TemporaryDirectory() as folder:
+        machines = Path(file.name).resolve()
+
+        def asked(text: str, temporary: Path | None = own) -> list[str]:
+            needs = further_requirements(
+                [command(text)], workspace, lambda _: False, None, temporary
+            )
+            return [one for need in needs for one in need.subjects if need.kind == "path"]
+
+        assert asked("make > /tmp/new 2>&1; tail /tmp/new; cat /var/tmp/made /tmp/made") == []
+        assert asked("ls /tmp; cd /tmp && pytest") == []
+        assert asked(f"cat {machines} /tmp/made") == [str(machines)]
+        assert asked(f"ls {folder}; cat /tmp/../etc/hosts") == [folder, "/etc/hosts"]
+        (own / machines.name).write_text("hides the machine's")
+        assert asked(f"cat {machines}") == []
+        assert asked("cat /tmp/made", None) == ["/tmp/made"]
 
 
 def test_beside_the_workspace_only_the_secrets_of_its_repository_are_asked_about(

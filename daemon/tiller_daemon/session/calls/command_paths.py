@@ -22,6 +22,7 @@ from tiller_daemon.policy.shell.levels import (
     seems_to_read,
 )
 from tiller_daemon.policy.shell.programs import find_program
+from tiller_daemon.sandbox.base import TEMPORARY
 from tiller_daemon.sandbox.known_paths import is_protected
 from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_daemon.tools.base import Requirement, SubjectKind
@@ -38,17 +39,18 @@ def further_requirements(
     workspace: Path,
     is_guarded: Callable[[Path], bool],
     shown: Path | None = None,
+    temporary: Path | None = None,
 ) -> tuple[Requirement, ...]:
     """Return further permissions for a call: to see hidden files, and to write executed files.
 
-    Commands see the directory `shown` anyway. `is_guarded` returns whether writing a path (without
+    Commands see the directory `shown` anyway, and `temporary` as their `/tmp`. `is_guarded` returns whether writing a path (without
     links) needs a separate permission although its name does not show that.
     """
     reading = [
         line for line in command_lines(requirements) if needed_level(line) < SandboxLevel.SESSION
     ]
     return (
-        *_outside_requirements(reading, workspace, shown),
+        *_outside_requirements(reading, workspace, shown, temporary),
         *_file_requirements(reading, workspace, shown),
         *_protected_path_requirements(requirements, workspace, is_guarded),
     )
@@ -111,7 +113,7 @@ def _protected_path_requirements(
 
 
 def _outside_requirements(
-    lines: Sequence[str], workspace: Path, shown: Path | None
+    lines: Sequence[str], workspace: Path, shown: Path | None, temporary: Path | None
 ) -> tuple[Requirement, ...]:
     paths = (
         path
@@ -119,7 +121,9 @@ def _outside_requirements(
         if not _KERNEL_PATHS.match(os.path.normpath(path))
     )
     outside = (
-        printable(one.path) for one in _located(paths, workspace) if not _is_shown(one, shown)
+        printable(one.path)
+        for one in _located(paths, workspace)
+        if not _is_shown(one, shown) and not _is_own(one.path, temporary)
     )
     return _path_requirements(
         "external_directory", dict.fromkeys(outside), " ".join(lines), "Look outside the workspace"
@@ -142,6 +146,20 @@ def _file_requirements(
 
 def _is_shown(location: Location, shown: Path | None) -> bool:
     return location.inside or (shown is not None and location.path.is_relative_to(shown))
+
+
+def _is_own(path: Path, temporary: Path | None) -> bool:
+    """Whether a command sees its session's own file at a path in `/tmp`, or nothing at all.
+
+    Otherwise the user may want it to see the file that they have there.
+    """
+    if temporary is None:
+        return False
+    places = (Path(place) for place in TEMPORARY if path.is_relative_to(place))
+    return any(
+        place == path or os.path.lexists(temporary / path.relative_to(place)) or not path.exists()
+        for place in places
+    )
 
 
 def _located(paths: Iterable[str], workspace: Path) -> Iterator[Location]:

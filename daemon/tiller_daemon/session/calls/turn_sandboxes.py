@@ -20,7 +20,7 @@ from tiller_daemon.policy.shell.network import judge_network
 from tiller_daemon.sandbox.base import TEMPORARY, CommandSandbox, GitUse, named_paths
 from tiller_daemon.sandbox.git_repository import find_git
 from tiller_daemon.sandbox.level import SandboxLevel
-from tiller_daemon.sandbox.sandboxes import Sandboxes
+from tiller_daemon.sandbox.sandboxes import TEMPORARY_NAME, Sandboxes
 from tiller_daemon.sandbox.scan import Scanner, ScanResult, WorkspaceTooLarge
 from tiller_daemon.session.calls.command_paths import command_lines, network_requirement
 from tiller_daemon.session.calls.write_limits import NO_SANDBOX, SANDBOX_TOO_WEAK, WriteLimits
@@ -72,6 +72,13 @@ class TurnSandboxes(Struct, frozen=True):
         if self.sandboxes.search_result().sandbox is None:
             return None
         return self.sandboxes.shown_top(self._place)
+
+    @property
+    def temporary(self) -> Path | None:
+        """The directory that every command sees as `/tmp`; None if that is the machine's own."""
+        sandbox = self.sandboxes.search_result().sandbox
+        is_own = sandbox is not None and sandbox.has_own_temporary
+        return self.spill_directory / TEMPORARY_NAME if is_own else None
 
     def is_guarded(self, path: Path) -> bool:
         """Whether a path is the daemon's own, or another program executes the file there."""

@@ -65,9 +65,10 @@ class TurnTools(Struct, frozen=True):
 
     def _requirements_of(self, tool: Tool, arguments: Any) -> tuple[Requirement, ...]:  # noqa: ANN401
         requirements = tool.requirements(arguments, self.workspace)
-        is_guarded = self.sandboxes.is_guarded
-        shown = self.sandboxes.shown
-        further = further_requirements(requirements, self.workspace, is_guarded, shown)
+        boxes = self.sandboxes
+        further = further_requirements(
+            requirements, self.workspace, boxes.is_guarded, boxes.shown, boxes.temporary
+        )
         requirements = (*requirements, *further)
         if not command_lines(requirements):
             return requirements
