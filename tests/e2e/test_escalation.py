@@ -263,6 +263,22 @@ async def test_what_wanted_to_write_outside_the_workspace_asks_once_to_run_outsi
     assert read(hidden / "new")
 
 
+async def test_a_build_that_needed_still_more_than_was_allowed_asks_to_run_outside(
+    frontend: Frontend, workspace: Path, hidden: Path
+) -> None:
+    """The line that says what stopped it names no path."""
+    write = f"(echo x > {hidden}/new) 2>/dev/null"
+    fail = "{ echo Read-only file system; exit 1; }"
+    (workspace / "Makefile").write_text(f"test:\n\t@{write} || {fail}\n")
+    session_id = await begin_unasked(frontend, workspace, "make test")
+    for number, permission in enumerate(("bash", "unsandboxed"), 1):
+        request = await frontend.request_opened(session_id, number)
+        assert request.permission == permission, request.title
+        await frontend.must(Answer(request.id, "once"))
+    await frontend.turn_ended(session_id)
+    assert read(hidden / "new")
+
+
 async def test_a_command_that_was_shown_a_path_may_then_write_there_if_the_user_says_so(
     frontend: Frontend, workspace: Path, hidden: Path
 ) -> None:

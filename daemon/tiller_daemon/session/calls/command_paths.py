@@ -43,8 +43,9 @@ def further_requirements(
 ) -> tuple[Requirement, ...]:
     """Return further permissions for a call: to see hidden files, and to write executed files.
 
-    Commands see the directory `shown` anyway, and `temporary` as their `/tmp`. `is_guarded` returns whether writing a path (without
-    links) needs a separate permission although its name does not show that.
+    Commands see the directory `shown` anyway, and `temporary` as their `/tmp`. `is_guarded` tells
+    whether writing a path (without links) needs a separate permission although its name does not
+    show that.
     """
     reading = [
         line for line in command_lines(requirements) if needed_level(line) < SandboxLevel.SESSION

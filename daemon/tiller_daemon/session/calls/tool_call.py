@@ -254,7 +254,7 @@ class PreparedToolCall:
     async def _repeated(
         self, environment: ToolEnvironment, tried: SandboxLevel, result: ToolResult
     ) -> ToolResult:
-        """Repeat a stopped call as the user allows. If shown a path, it may still need more."""
+        """Repeat a stopped call as the user allows. It may then be stopped by something else."""
         seen: tuple[Path, ...] = ()
         while result.stopped_by and len(seen) < SHOWN_MAX:
             offered = await self._turn.escalation.offer(self.call, self._command, tried, result)
@@ -262,14 +262,14 @@ class PreparedToolCall:
                 return offered
             self._note(offered.allowed)
             seen += offered.seen
-            if offered.level is SandboxLevel.OUTSIDE:
-                note, looser = RAN_OUTSIDE, None
-            else:
-                note, looser = RAN_AGAIN, await self._make_sandbox(offered.level, seen)
+            tried = offered.level
+            is_outside = tried is SandboxLevel.OUTSIDE
+            note = RAN_OUTSIDE if is_outside else RAN_AGAIN
+            looser = None if is_outside else await self._make_sandbox(tried, seen)
             commands = structs.replace(environment.commands, sandbox=looser)
             result = await self._attempt(structs.replace(environment, commands=commands))
             result = structs.replace(result, output=f"{note}\n{result.output}")
-            if not offered.seen:
+            if is_outside:
                 break
         return result
 
