@@ -2,9 +2,10 @@
 
 A real daemon with its default configuration runs every command in turn, and every request is
 answered with `once`. A question is needless if the line only reads or builds, if it is the second
-one about the line, or if it is about leaving the sandbox. `daily_commands.txt` has the commands for
-all repositories and for those with certain files. The commands change the repositories, so give
-this script copies whose upstream is a bare repository beside them. Your own home is used.
+one about the line, or if it is about leaving the sandbox, unless docs/security.md says that the
+line must. `daily_commands.txt` has the commands for all repositories and for those with certain
+files. The commands change the repositories, so give this script copies whose upstream is a bare
+repository beside them. Your own home is used.
 """
 
 import argparse
@@ -51,7 +52,8 @@ class Outcome(NamedTuple):
     @property
     def needless(self) -> int:
         """How many of the questions should not have been asked."""
-        needed = self.sign != "." and any(one.permission != "unsandboxed" for one in self.asked)
+        questions = ["!" if one.permission == "unsandboxed" else "?" for one in self.asked]
+        needed = "!" in questions if self.sign == "!" else self.sign != "." and "?" in questions
         return len(self.asked) - needed
 
     @property

@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import trio
@@ -308,6 +308,35 @@ async def test_what_only_reads_and_missed_a_path_asks_to_see_it(
     (call,) = frontend.completed_calls(session_id)
     assert "found it" in call.output
     assert len(asked(frontend, session_id)) == 1
+
+
+@pytest.mark.parametrize("answer", ["once", "always"])
+async def test_a_line_that_could_only_fail_in_a_sandbox_asks_once_to_run_outside(
+    frontend: Frontend, workspace: Path, answer: Literal["once", "always"]
+) -> None:
+    await git(workspace, "worktree", "add", "-q", "tree")
+    line = "git worktree remove tree"
+    session_id = await begin_unasked(frontend, workspace, line)
+    request = await frontend.request_opened(session_id)
+    assert (request.permission, request.also) == ("unsandboxed", ("bash",))
+    assert request.title == f"Run OUTSIDE the sandbox: {line}"
+    await frontend.must(Answer(request.id, answer))
+    await frontend.turn_ended(session_id)
+    (call,) = frontend.completed_calls(session_id)
+    assert (call.state, call.exit_status) == ("completed", 0), call.output
+    assert not (workspace / "tree").exists()
+    assert len(asked(frontend, session_id)) == 1
+
+
+@pytest.mark.parametrize("approve", ["always", "never"])
+async def test_where_nobody_is_asked_such_a_line_stays_inside(
+    frontend: Frontend, workspace: Path, approve: str
+) -> None:
+    await git(workspace, "worktree", "add", "-q", "tree")
+    line = "git worktree remove tree"
+    session_id = await begin_unasked(frontend, workspace, line, approve=approve)
+    await frontend.turn_ended(session_id)
+    assert (workspace / "tree").exists()
 
 
 async def test_a_no_to_writing_leaves_the_result_and_the_turn_goes_on(

@@ -84,6 +84,12 @@ _UNASKED: Final[dict[SandboxLevel, str]] = {
 }
 """Why a command that no rule allows runs without a question, by the level of its line."""
 
+_GIT_CONFIGURES: Final = word_set(
+    """submodule.absorbgitdirs submodule.add submodule.deinit submodule.init submodule.set-branch
+    submodule.set-url submodule.sync submodule.update worktree.move worktree.remove"""
+)
+"""Subcommands that change the configuration of submodules, or files that are mounted."""
+
 _GIT_DATA_COMMANDS: Final = word_set(
     """add annotate archive blame branch cat-file check-ignore commit commit-tree config
     count-objects describe diff diff-files diff-index diff-tree fetch for-each-ref format-patch
@@ -145,6 +151,16 @@ def git_use(line: str) -> GitUse:
     if {_git_subcommand(command) for command in commands} <= _GIT_DATA_COMMANDS | {""}:
         return "data" if commands else ""
     return "work_tree"
+
+
+def needs_to_leave(line: str) -> bool:
+    """Whether git would change what no sandbox lets it change, as far as the line shows."""
+    commands = [command for command in parse(line).commands if command.name == "git"]
+    return any(
+        name in _GIT_CONFIGURES
+        for command in commands
+        for name, _ in subcommands(command.words[1:])
+    )
 
 
 def _git_subcommand(command: SimpleCommand) -> str:

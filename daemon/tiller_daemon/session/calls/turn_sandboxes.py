@@ -15,14 +15,23 @@ from msgspec import Struct, structs
 from tiller_daemon.files.paths import printable
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.rules import BUILT_IN, decide, evaluate
-from tiller_daemon.policy.shell.levels import UNSANDBOXED, git_use, may_run_outside
+from tiller_daemon.policy.shell.levels import (
+    UNSANDBOXED,
+    git_use,
+    may_run_outside,
+    needs_to_leave,
+)
 from tiller_daemon.policy.shell.network import judge_network
 from tiller_daemon.sandbox.base import TEMPORARY, CommandSandbox, GitUse, named_paths
 from tiller_daemon.sandbox.git_repository import find_git
 from tiller_daemon.sandbox.level import SandboxLevel
 from tiller_daemon.sandbox.sandboxes import TEMPORARY_NAME, Sandboxes
 from tiller_daemon.sandbox.scan import Scanner, ScanResult, WorkspaceTooLarge
-from tiller_daemon.session.calls.command_paths import command_lines, network_requirement
+from tiller_daemon.session.calls.command_paths import (
+    command_lines,
+    network_requirement,
+    unsandboxed_requirement,
+)
 from tiller_daemon.session.calls.write_limits import NO_SANDBOX, SANDBOX_TOO_WEAK, WriteLimits
 from tiller_daemon.tools.base import Requirement, ToolFailure, ToolResult
 from tiller_daemon.turn.context import TurnContext
@@ -117,6 +126,8 @@ class TurnSandboxes(Struct, frozen=True):
         session's sandbox.
         """
         lines = command_lines(requirements)
+        if not self.asks and any(r.permission == UNSANDBOXED for r in requirements):
+            return SandboxLevel.OUTSIDE  # The user was asked about nothing else.
         if not lines or all(may_run_outside(line, self.rules()) for line in lines):
             # The mode `read_only` is a promise that no rule can override.
             mode = self.context.permissions.sandbox.mode
@@ -124,6 +135,22 @@ class TurnSandboxes(Struct, frozen=True):
         by_rules = [r for r in requirements if r.kind == "command" and r.permission != UNSANDBOXED]
         verdict = decide(by_rules, self.rules(), "ask")
         return verdict.level if verdict.action == "allow" else SandboxLevel.SESSION
+
+    def leaving_requirements(self, requirements: Sequence[Requirement]) -> Iterator[Requirement]:
+        """Yield the permission to run outside, for lines that could only fail in a sandbox.
+
+        So the user is asked once, and the line runs once.
+        """
+        permissions = self.context.permissions
+        if permissions.approve != "ask" or permissions.read_only or self.asks:
+            return
+        if permissions.sandbox.mode != "workspace_write" or self.limits.are_set:
+            return
+        rules = self.rules()
+        for line in filter(needs_to_leave, command_lines(requirements)):
+            requirement = unsandboxed_requirement(line, "Run OUTSIDE the sandbox")
+            if decide((requirement,), rules, "ask").action == "ask" or may_run_outside(line, rules):
+                yield requirement
 
     def network_requirements(self, requirements: Sequence[Requirement]) -> Iterator[Requirement]:
         """Yield the permission to use the network, for lines that rules or the user may allow it.

@@ -73,7 +73,9 @@ class TurnTools(Struct, frozen=True):
         if not command_lines(requirements):
             return requirements
         # These come first, as a question about the network also covers the command.
-        requirements = (*self.sandboxes.network_requirements(requirements), *requirements)
+        first = tuple(boxes.leaving_requirements(requirements))
+        first = first or tuple(boxes.network_requirements(requirements))
+        requirements = (*first, *requirements)
         most = self.sandboxes.loosest_unasked
         if self.sandboxes.asks:
             requirements = (
