@@ -283,6 +283,12 @@ class Console:
             streams.flush(self._out)
         self.moved()
 
+    def escape(self, text: str) -> None:
+        """Write an escape that shows nothing and moves nothing, but only to a terminal."""
+        if text and self.terminal:
+            _write(self._out, "", text)
+            streams.flush(self._out)
+
     def moved(self) -> None:
         """Note that the cursor may be anywhere, as another program has used the terminal."""
         self._bottom = ()

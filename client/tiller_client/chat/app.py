@@ -154,9 +154,7 @@ class Chat:
             await tasks.end()
             await self.sub_agents.end()
             self.actions.clipboard.close()
-            screen.pace.stop()
-            screen.painter.erase()
-            screen.painter.end()
+            screen.end()
             for number in (signal.SIGHUP, signal.SIGTERM):
                 loop.remove_signal_handler(number)
 
@@ -191,6 +189,7 @@ class Chat:
 
     def _take(self, event: Event) -> None:
         event = self._with_me(event)
+        self.screen.records.note(event)
         self.screen.add(self.state.conversation.take(event))
         if isinstance(event.body, TurnEnded | RequestOpened):
             self.screen.notifier.happened()
@@ -213,6 +212,7 @@ class Chat:
         """Show that the turn has ended, although its last events may come later."""
         self.state.snapshot.status = "idle"
         self.state.snapshot.requests.clear()
+        self.screen.records.cut_off()
         self._ask()
 
     def _note(self, away: str, beside: Sequence[str]) -> None:

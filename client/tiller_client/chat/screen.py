@@ -1,5 +1,6 @@
 """Draws a chat: lines that stay, and below them a frame with the chat's present state."""
 
+import os
 import time
 from collections.abc import Sequence
 
@@ -21,9 +22,13 @@ from tiller_client.chat.terminal.look import Look
 from tiller_client.chat.terminal.notifying import Notifier
 from tiller_client.chat.terminal.pace import Pace
 from tiller_client.chat.terminal.painter import ASK, Painter
+from tiller_client.program_status.changes import StatusChanges
+from tiller_client.program_status.records import SessionRecords
+from tiller_client.program_status.report import is_wanted
 from tiller_client.rendering.requests import request_block
 from tiller_client.rendering.text import cells, cut
 from tiller_protocol.items import Request
+from tiller_protocol.snapshot import is_working
 
 
 class Screen:
@@ -33,6 +38,8 @@ class Screen:
         self.painter = painter
         self.look = look
         self.notifier = Notifier()
+        self.records = SessionRecords()
+        self._status = StatusChanges(is_wanted=is_wanted(os.environ))
         self._state = state
         self._above: list[str] = []
         """Lines to print with the next frame."""
@@ -45,6 +52,19 @@ class Screen:
         """Begin to draw on the terminal, which is already in raw mode."""
         self.painter.begin()
         self.pace.begin()
+        snapshot = self._state.snapshot
+        self.records.start_from(
+            snapshot.requests,
+            busy=is_working(snapshot),
+            open_items=(item for item in snapshot.items if item.id in snapshot.open_items),
+            background=snapshot.background,
+        )
+
+    def end(self) -> None:
+        """Remove the frame, and what the terminal knows of this chat, and leave raw mode."""
+        self.pace.stop()
+        self.painter.erase()
+        self.painter.end(self._status.end())
 
     def add(self, lines: Sequence[str]) -> None:
         """Print lines that stay, with the next frame; their text must be safe."""
@@ -77,7 +97,8 @@ class Screen:
         above, self._above = self._above, []
         self.pace.drawn()
         frame = compose(self._parts(), size[1])
-        extra, self._escapes = self._escapes + self.notifier.take(state.snapshot), ""
+        status = self._status.update(self.records.records())
+        extra, self._escapes = self._escapes + self.notifier.take(state.snapshot) + status, ""
         ask = ASK if self.pace.asks else ""
         self._asked = state.asking.request.id if state.asking.request else ""
         is_written = self.painter.paint(above, frame, size, extra, ask)

@@ -3,6 +3,7 @@
 All verbs that follow a session use this; they decide when to stop and what Ctrl-C does.
 """
 
+import os
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -14,6 +15,9 @@ from tiller_client.errors import RejectedError, UsageError
 from tiller_client.following.typed import Reply, is_reply, prompt_for, read_reply
 from tiller_client.following.watch import Watch, WatchUpdate
 from tiller_client.program_name import program
+from tiller_client.program_status.changes import StatusChanges
+from tiller_client.program_status.records import SessionRecords
+from tiller_client.program_status.report import is_wanted
 from tiller_client.rendering.events import Renderer
 from tiller_client.rendering.text import one_line
 from tiller_protocol.events import (
@@ -116,6 +120,9 @@ class InteractiveSession:
         self._op_of = op_of or self._input
         self._has_commands = op_of is not None
         self._requests = _OpenRequests()
+        self._records = SessionRecords()
+        wanted = console.terminal and not console.json and is_wanted(os.environ)
+        self._status = StatusChanges(is_wanted=wanted)
         self._says_how_to_answer = says_how_to_answer
         self._is_queued = False
         self.busy = False
@@ -133,6 +140,8 @@ class InteractiveSession:
         """Set the initial state, which later events update."""
         self._requests.by_id = {request.id: request for request in requests}
         self.busy, self.idle = busy, not busy
+        self._records.start_from(self._requests.by_id.values(), busy=busy)
+        self._report()
 
     def follow(self, session: SessionSummary, is_done: Callable[[], bool]) -> None:
         """Show the session from its present state on, until the user leaves or `is_done`."""
@@ -165,13 +174,19 @@ class InteractiveSession:
         if update.cut_off:
             self.busy, self.idle = False, True
             self._requests.clear()
+            self._records.cut_off()
             self._console.show(self._renderer.cut_off())
         for event in update.events:
             self._note(event)
+            self._records.note(event)
             self._show(event)
             if isinstance(event.body, TurnEnded) and self._is_last(event):
                 self.ended = event.body
-                return update
+                break
+        if self._watch.caught_up or self.ended:
+            self._report()
+        if self.ended:
+            return update
         if update.line is not None:
             self._console.entered()
             self._take_line(update.line.rstrip("\r\n"))
@@ -180,9 +195,17 @@ class InteractiveSession:
         return update
 
     def show_end(self) -> None:
-        """Remove the bottom line, and end an unfinished line."""
+        """Remove the bottom line, and end an unfinished line.
+
+        The terminal keeps the result of the turn that this program has started, and nothing else.
+        """
         self._console.bottom()
         self._console.show(self._renderer.end_line())
+        self._console.escape(self._status.end(keeps_result=self.ended is not None))
+
+    def _report(self) -> None:
+        """Tell the terminal what the session does."""
+        self._console.escape(self._status.update(self._records.records()))
 
     def _note(self, event: Event) -> None:
         match event.body:

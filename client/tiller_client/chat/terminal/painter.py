@@ -91,10 +91,10 @@ class Painter:
         self.is_ours = True
         self._write(MODES_ON + ASK)
 
-    def end(self) -> None:
-        """Undo the changes of `begin`."""
+    def end(self, extra: str = "") -> None:
+        """Undo the changes of `begin`; `extra` are escapes to write, too."""
         self.is_ours = False
-        self._write(MODES_OFF + WRAP + SHOW_CURSOR)
+        self._write(MODES_OFF + WRAP + SHOW_CURSOR + extra)
 
     def paint(
         self,
