@@ -10,7 +10,7 @@ from msgspec import structs
 import tiller_client
 from support.event_bodies import CONTEXT, Tiller, ended, text_item, tool_call
 from support.fake_daemon import FakeDaemon, Refusal
-from support.terminal import Terminal
+from support.terminal import Terminal, without_reports
 from tiller_protocol.catalog import ModelSummary
 from tiller_protocol.events import (
     ErrorRaised,
@@ -62,7 +62,7 @@ def test_no_name_and_no_word_of_a_model_steers_a_terminal(
         terminal = Terminal(*verb, *options, term=term)
         assert terminal.end() == 0
         assert daemon.seen
-    shown = terminal.screen
+    shown = without_reports(terminal.screen)
     assert "owned" in shown
     assert "\n? Run ls" not in shown
     for ours in ("\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m"):

@@ -3,6 +3,7 @@
 import codecs
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
@@ -14,7 +15,15 @@ import pyte
 TILLER = (sys.executable, "-m", "tiller_client")
 TIMEOUT_S = 20.0
 LINES = 24
+
+_REPORT = re.compile(r"\x1b\]7501;[A-Za-z0-9_.,+/=:-]*\x1b\\")
+"""What tiller tells the terminal of itself, which can hold no text as it is."""
 SCROLLBACK_LINES = 1_000_000
+
+
+def without_reports(written: str) -> str:
+    """The output of `tiller` without what the terminal takes for itself."""
+    return _REPORT.sub("", written)
 
 
 class Screen:
