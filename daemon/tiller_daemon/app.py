@@ -20,6 +20,7 @@ import trio
 from msgspec import structs
 
 from tiller_daemon import DAEMON_VERSION
+from tiller_daemon.awake import Awake
 from tiller_daemon.config import LastingRules, TrustedProjects
 from tiller_daemon.config.http_proxy import proxies_of
 from tiller_daemon.config.lasting_rules import RULES_FILE
@@ -31,6 +32,7 @@ from tiller_daemon.lsp.definitions import list_definitions
 from tiller_daemon.lsp.servers import LanguageServers
 from tiller_daemon.memory import tune_memory
 from tiller_daemon.models.recording import forget_recording
+from tiller_daemon.notify.notifier import Notifier
 from tiller_daemon.options import Options
 from tiller_daemon.policy.rules import BUILT_IN as BUILT_IN_RULES
 from tiller_daemon.policy.rules import evaluate
@@ -136,7 +138,9 @@ async def serve(
         index = SearchIndex(options.places.state / SEARCH_FILE, opened.log_id)
         search = SearchableSessions(opened, index)
         stack.callback(index.close)
-        publish = publish_to(transport.publish, search.note)
+        notifier = Notifier(live.rules, live.targets.make, opened, live.secret_values)
+        awake = Awake(live.keeps_awake, home(), live.own_variables)
+        publish = publish_to(transport.publish, search.note, notifier.note, awake.note)
         services = _services(options, opened, publish, live, hooks)
         async with trio.open_nursery() as server_nursery:
             await server_nursery.start(servers.run)
@@ -145,6 +149,8 @@ async def serve(
             server_nursery.start_soon(live.refresh_on_signal)
             supervisor = Supervisor(services, search)
             server_nursery.start_soon(search.run)
+            server_nursery.start_soon(notifier.run, supervisor.presence.quiet_s)
+            server_nursery.start_soon(awake.run)
             await _serve_sessions(services, supervisor, held, transport, live, task_status)
             server_nursery.cancel_scope.cancel()
     log.info("stopped")
@@ -204,15 +210,11 @@ def _services(
     spill = options.places.state / SPILL_FOLDER
     built_in, proxies = {tool.name: tool for tool in BUILT_IN}, proxies_of(os.environ)
     providers, servers, search_tools = live.providers, live.servers, live.search_tools
-
-    def secret_values() -> tuple[str, ...]:
-        return (*providers.secret_values(), *servers.secrets(), *search_tools.secrets())
-
     snapshots = Snapshots(
         options.places.state / SNAPSHOTS_FOLDER,
         {"PATH": os.environ.get("PATH", os.defpath), DAEMON_MARKER: opened.log_id},
         is_secret=partial(_is_secret, live),
-        secrets=secret_values,
+        secrets=live.secret_values,
         is_committed=partial(_has_submission, opened),
         own=options.places,
     )
@@ -244,7 +246,7 @@ def _services(
             hooks=hooks,
             editors=EditorFiles(servers.loans, publish, _id_maker()),
         ),
-        commands=CommandSettings(live.variables, secret_values, live.sandboxes, proxies),
+        commands=CommandSettings(live.variables, live.secret_values, live.sandboxes, proxies),
         files=SessionFiles(
             spill_directory=lambda session_id: spill / session_id,
             journals=options.places.state / JOURNALS_FOLDER,

@@ -2,12 +2,12 @@
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import trio
 
-from tiller_daemon.config import Configuration, LiveConfiguration
+from tiller_daemon.config import Configuration, LiveConfiguration, Notify
 from tiller_daemon.config.http_proxy import proxies_of
 from tiller_daemon.isolation import environment_of_commands
 from tiller_daemon.lsp.definitions import list_definitions
@@ -15,6 +15,7 @@ from tiller_daemon.lsp.servers import LanguageServers
 from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.mcp.login_store import LoginStore
 from tiller_daemon.mcp.servers import McpServers
+from tiller_daemon.notify.targets import Targets
 from tiller_daemon.options import Options
 from tiller_daemon.processes.environment import CALL_MARKER, child_environment, without_secrets
 from tiller_daemon.providers import Providers
@@ -26,6 +27,12 @@ from tiller_daemon.tools.base import WebAccess
 
 QUARANTINE_FOLDER: Final = "quarantine"
 """The folder for records of running commands (see `sandbox.quarantine`)."""
+
+REACHED: Final = (
+    "DBUS_SESSION_BUS_ADDRESS", "DBUS_SYSTEM_BUS_ADDRESS", "DISPLAY", "TILLER_HOME",
+    "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR",
+)  # fmt: skip
+"""Variables by which a program reaches the user's desktop, and `tiller` this daemon."""
 
 LOGINS_FOLDER: Final = "mcp-logins"
 """The folder for MCP servers' tokens."""
@@ -50,6 +57,9 @@ class LiveParts:
         self.search_tools.configure(options.configuration, providers.secret_names)
         records = options.places.state / QUARANTINE_FOLDER
         self.sandboxes = make_sandboxes(options.places, options.configuration, records)
+        self.targets = Targets(
+            os.environ, home(), self.own_variables, lambda: providers.secret_names
+        )
         self._log_id = opened.log_id
         self._refreshing = trio.Lock()
 
@@ -84,6 +94,31 @@ class LiveParts:
         keys = (*self.providers.secret_values(), *self.search_tools.secrets())
         inherited = without_secrets(self.servers.environment.inherited, keys)
         return {**inherited, CALL_MARKER: call_id} if call_id else inherited
+
+    def own_variables(self) -> Mapping[str, str]:
+        """Return the environment of a program that the user lets the daemon run by itself.
+
+        It can reach the user's desktop and this daemon.
+        """
+        reached = {name: os.environ[name] for name in REACHED if name in os.environ}
+        return {**self.variables(""), **reached}
+
+    def secret_values(self) -> tuple[str, ...]:
+        """Return the keys in use, which must appear in no text."""
+        return (
+            *self.providers.secret_values(),
+            *self.servers.secrets(),
+            *self.search_tools.secrets(),
+            *self.targets.secrets(),
+        )
+
+    def rules(self) -> Sequence[Notify]:
+        """Return the rules for messages to a user who looks elsewhere."""
+        return self.configuration.now.notify
+
+    def keeps_awake(self) -> bool:
+        """Whether the machine is kept from sleeping while a turn works."""
+        return self.configuration.now.awake
 
     async def discover(self, session_id: str) -> None:
         """Prepare the configuration, MCP servers and models for a turn of the session."""

@@ -86,6 +86,7 @@ def _key_places(configuration: Configuration) -> Iterator[KeyPlaces]:
             yield server.oauth.secret_places
     yield configuration.sourcegraph
     yield configuration.web_search
+    yield from configuration.notify
 
 
 def home() -> Path:

@@ -295,6 +295,14 @@ class Replay(Op, frozen=True, tag="replay"):
         ),
     ] = None
     leaves: Annotated[bool, doc("Whether `follower` has closed the session.")] = False
+    focus: Annotated[
+        bool,
+        doc(
+            "Whether a person looks at the frontend `follower` now. While anybody looks, "
+            "`[[notify]]` sends nothing. A frontend that can't tell says nothing; then only its "
+            "ops show that a person is there."
+        ),
+    ] = False
 
 
 class ReplayResult(Result, frozen=True, tag="replay"):

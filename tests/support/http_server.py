@@ -29,6 +29,7 @@ class Received:
     body: Any
     data: bytes = b""
     """The body as it was received."""
+    method: str = ""
 
 
 @dataclass
@@ -55,6 +56,14 @@ class LocalServer:
 
     listed: int = 0
     """How often the models were requested; such a request is not in `received` or `answers`."""
+
+    arrived: trio.Event = field(default_factory=trio.Event)
+    """Set when the next request has been received."""
+
+    async def until_received(self, count: int) -> None:
+        """Wait until so many requests were received."""
+        while len(self.received) < count:
+            await self.arrived.wait()
 
     @property
     def base_url(self) -> str:
@@ -165,6 +174,8 @@ async def _handle(server: LocalServer, stream: trio.abc.Stream) -> None:
                 await _list(server, stream)
                 continue
             server.received.append(request)
+            server.arrived.set()
+            server.arrived = trio.Event()
             answer = server.answers.pop(0) if len(server.answers) > 1 else server.answers[0]
             try:
                 await answer(stream)
@@ -203,4 +214,4 @@ async def _read_request(stream: trio.abc.Stream) -> Received | None:
         body += piece
     is_form = "urlencoded" in headers.get("content-type", "")
     told = None if is_form else json.loads(body or b"null")
-    return Received(first.split()[1], headers, told, body)
+    return Received(first.split()[1], headers, told, body, first.split()[0])

@@ -7,6 +7,7 @@ and the open request.
 import asyncio
 import signal
 import sys
+import time
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
@@ -127,6 +128,7 @@ class Chat:
     async def run(self) -> None:
         """Show the session until the user leaves it."""
         screen = self.screen
+        screen.notifier.key_came(time.monotonic())
         self._ask()
         self.state.conversation.children = self.sub_agents.items
         self.sub_agents.look(self.state.snapshot)
@@ -164,6 +166,7 @@ class Chat:
         session = self.client.session(self.state.session_id)
         async with session.follow(self.state.snapshot.seq) as stream:
             while True:
+                stream.focus = self.screen.notifier.is_seen(time.monotonic())
                 try:
                     await self.client.in_thread(stream.wait)
                     while event := stream.take():
@@ -246,6 +249,7 @@ class Chat:
         self.state.notes.key_came()
         self.state.asking.key_came(editor_is_empty=self.state.editor.is_empty)
         self.screen.pace.key_came()
+        self.screen.notifier.key_came(time.monotonic())
 
     def _reported(self, report: str) -> None:
         """Use the theme for the background that the terminal reports."""
@@ -272,7 +276,8 @@ class Chat:
     def _mark_seen(self) -> None:
         """Say that the user has seen what the session waits to show, unless they look elsewhere."""
         wanted = self.state.snapshot.wants_user
-        if self.screen.notifier.has_focus and wanted > max(self.state.snapshot.seen, self._marked):
+        sees = self.screen.notifier.is_seen(time.monotonic())
+        if sees and wanted > max(self.state.snapshot.seen, self._marked):
             self._marked = wanted
             op = SessionMarkSeen(self.state.session_id, until=wanted)
             self.submitter.submit(op, failed=lambda _: None)  # It matters only in lists.

@@ -45,6 +45,8 @@ class Follower:
         self.head = after
         self.others: tuple[str, ...] = ()
         """Names of the other frontends that follow the session, as of the last replay."""
+        self.focus = False
+        """Whether a person looks at this frontend now."""
         self._log_id = log_id
         self._gap_suspected = True
 
@@ -55,7 +57,7 @@ class Follower:
 
     def replay(self, session_id: str) -> Replay:
         """Make the op that asks for the next replay."""
-        return Replay(session_id, self.last, follower=FRONTEND_ID)
+        return Replay(session_id, self.last, follower=FRONTEND_ID, focus=self.focus)
 
     def suspect_gap(self) -> None:
         """Require a replay, as after a silence, a reconnection or a stop events may be missing."""

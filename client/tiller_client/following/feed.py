@@ -26,6 +26,8 @@ class Feed:
         """Do not connect yet; `wait` subscribes."""
         self.session_id = session_id
         self.closed = False
+        self.focus = False
+        """Whether a person looks at this frontend now; the daemon is told within a second."""
         self._pool = pool
         self._after = after
         self._connection: DaemonConnection | None = None
@@ -98,6 +100,7 @@ class Feed:
     def _step(self) -> None:
         try:
             subscription = self._subscription = self._subscription or self._subscribe()
+            subscription.look(focus=self.focus)
             longest = min(TICK_IDLE_S, subscription.wait_s_max(busy=self._busy))
             wait_s = longest if subscription.connected else RETRY_S
             select.select([*subscription.sources, self._wakeup.fd], [], [], wait_s)

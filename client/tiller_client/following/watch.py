@@ -194,6 +194,12 @@ class Subscription:
         """Names of the other frontends that have the session open, as of some seconds ago."""
         return self._follower.others
 
+    def look(self, *, focus: bool) -> None:
+        """Note whether a person looks at this frontend; a change is told by the next replay."""
+        if focus != self._follower.focus:
+            self._follower.focus = focus
+            self._follower.suspect_gap()
+
     def suspect_gap(self) -> None:
         """Require a replay, which also updates `others`."""
         self._follower.suspect_gap()

@@ -264,6 +264,8 @@ export interface Replay {
   follower?: string | null;
   /** Whether `follower` has closed the session. */
   leaves?: boolean;
+  /** Whether a person looks at the frontend `follower` now. While anybody looks, `[[notify]]` sends nothing. A frontend that can't tell says nothing; then only its ops show that a person is there. */
+  focus?: boolean;
 }
 
 /** Sends the user's input: text, images, files, or several of these. Answered by `Started`, `Steered` or `Queued`. If an image or file can't be used, the whole input is rejected. */

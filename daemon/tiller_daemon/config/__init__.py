@@ -3,10 +3,10 @@
 The configuration is read at the start, and again before a turn if the file has changed (`live`). A
 running turn keeps the configuration that it started with.
 
-`schema.py` and `model_schema.py` define the configuration, and `constraints.py` what its values
-must fulfil. `load.py` reads it, `source.py` finds the place of an error, and `live.py` reads the
-files again when one has changed. `projects.py` decides which projects the user trusts.
-`model_families.py` has the base prompt and editing tools for each family of models.
+`schema.py`, `model_schema.py` and `notify_schema.py` define the configuration, and `constraints.py`
+what its values must fulfil. `load.py` reads it, `source.py` finds the place of an error, and
+`live.py` reads the files again when one has changed. `projects.py` decides which projects the user
+trusts. `model_families.py` has the base prompt and editing tools for each family of models.
 
 # What a turn's start reads
 
@@ -60,6 +60,7 @@ from tiller_daemon.config.model_schema import (
     Provider,
     Retry,
 )
+from tiller_daemon.config.notify_schema import Notify, NotifyMoment
 from tiller_daemon.config.projects import Project, TrustedProjects, TrustError
 from tiller_daemon.config.schema import (
     Agent,

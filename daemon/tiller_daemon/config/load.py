@@ -60,6 +60,7 @@ _PATHS = (
     "mcp.*.api_key_file",
     "mcp.*.oauth.client_secret_file",
     "worktree.directory",
+    "notify.api_key_file",
 )
 """The keys of paths and lists of paths; `*` stands for any name."""
 

@@ -34,6 +34,7 @@ from tiller_daemon.config.model_schema import (
     Seconds,
 )
 from tiller_daemon.config.worktrees import ProjectWorktree, Worktree
+from tiller_daemon.config.notify_schema import Notify
 from tiller_protocol.settings import Approve, Budget, FollowUps, Rule, SandboxMode, Steps
 
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -366,6 +367,10 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     hosts: dict[HostLabel, Destination] = {}
     """Other machines with a daemon of the user, as destinations for ssh by name. Only the command
     line uses them."""
+    notify: tuple[Notify, ...] = ()
+    """The rules for messages to a user who looks elsewhere."""
+    awake: bool = False
+    """Whether the machine is kept from sleeping while a turn works."""
 
 
 class ProjectConfiguration(Struct, frozen=True, forbid_unknown_fields=True):

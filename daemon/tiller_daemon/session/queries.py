@@ -7,6 +7,7 @@ from tiller_daemon.session.actor import Session
 from tiller_daemon.session.background.listing import lost_entries
 from tiller_daemon.session.followers import Followers
 from tiller_daemon.session.loaded_sessions import LoadedSessions, unknown_session
+from tiller_daemon.session.presence import Presence
 from tiller_daemon.session.recovery import load_snapshot
 from tiller_daemon.session.reverting import session_diff
 from tiller_daemon.session.rules import list_rules
@@ -31,12 +32,17 @@ class Queries:
     """Answers queries from the sessions in memory, and from the log."""
 
     def __init__(
-        self, services: Services, sessions: LoadedSessions, search: SearchableSessions
+        self,
+        services: Services,
+        sessions: LoadedSessions,
+        search: SearchableSessions,
+        presence: Presence,
     ) -> None:
         self._services = services
         self._sessions = sessions
         self._search = search
         self._followers = Followers(services.clock.steady)
+        self._presence = presence
 
     async def answer(self, op: AnyOp, client: str) -> AnyResult:
         """Return the result of a client's query; raises `RejectionError` or `LogError`."""
@@ -133,6 +139,7 @@ class Queries:
         return session
 
     async def _replay(self, op: Replay, client: str) -> AnyResult:
+        self._presence.note(op)
         row = await self._services.log.session(op.session_id)
         if row is None:
             raise unknown_session(op.session_id)

@@ -21,6 +21,7 @@ from tiller_daemon.session.inputs.server_content import read_server_content
 from tiller_daemon.session.inputs.validation import check_settings, check_workspace
 from tiller_daemon.session.lending import checked_servers
 from tiller_daemon.session.loaded_sessions import LoadedSessions, unknown_session
+from tiller_daemon.session.presence import Presence
 from tiller_daemon.session.queries import Queries
 from tiller_daemon.session.recovery import load_snapshot
 from tiller_daemon.session.rejections import record_rejection
@@ -70,7 +71,9 @@ class Supervisor:
         self._services = services
         self._search = search
         self._sessions = LoadedSessions(services)
-        self._queries = Queries(services, self._sessions, search)
+        self.presence = Presence(services.clock.steady)
+        """Whether somebody looks at a frontend."""
+        self._queries = Queries(services, self._sessions, search, self.presence)
         self._in_flight: dict[str, PendingSubmission] = {}
         self._highest_id = ""
 
@@ -106,6 +109,7 @@ class Supervisor:
                 return Accepted(submission_id, await self._queries.answer(op, client))
             if traits.is_repeatable:
                 return await self._effect(PendingSubmission(submission_id, op, client, b""))
+            self.presence.acted()
             return await self._once(submission_id, op, client)
         except RejectionError as rejection:
             return rejection.answer(submission_id)

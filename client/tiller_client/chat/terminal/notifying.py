@@ -4,6 +4,10 @@ from tiller_client.rendering.text import one_line
 from tiller_protocol.snapshot import Snapshot, is_working
 
 BELL = "\a"
+
+LOOKS_S = 60.0
+"""How long after a key somebody looks at a window that has the focus, or never reports it."""
+
 TITLE_CHARS_MAX = 80
 
 
@@ -13,8 +17,17 @@ class Notifier:
     def __init__(self) -> None:
         self.has_focus = True
         """Whether the window has the focus; many terminals never report that it has not."""
+        self._key_at = float("-inf")
         self._happened = False
         self._title = ""
+
+    def key_came(self, now: float) -> None:
+        """Note that somebody is there; `now` are seconds of a clock that never jumps."""
+        self._key_at = now
+
+    def is_seen(self, now: float) -> bool:
+        """Whether somebody looks, as far as can be told: a window stays open without its user."""
+        return self.has_focus and now - self._key_at < LOOKS_S
 
     def happened(self) -> None:
         """Note an event that the user may be waiting for."""
