@@ -103,7 +103,7 @@ class Awake:
         finally:
             await process.end(exit_wait_s=0)
         if failed.is_set():
-            await self._failed(f"{process.how_it_ended()} {said}".strip())
+            await self._failed(f"{arguments[0]}: {process.how_it_ended()} {said}".strip())
 
     def _command(self) -> Sequence[str]:
         """Return the command line; raises `CommandProblem`."""

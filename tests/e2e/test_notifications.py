@@ -71,7 +71,7 @@ async def test_ntfy_is_told_of_a_request_and_deletes_it_after_the_answer(
             told = server.received[0]
             assert told.headers["authorization"] == f"Bearer {TOKEN}"
             assert "touch [secret]" in told.body["message"], "the token is nowhere else"
-            assert told.body["title"].endswith("needs an answer")
+            assert told.body["title"].startswith("Needs an answer: ")
             await frontend.must(Answer(request.id, "once"))
             await frontend.turn_ended(session_id)
             await received(server, 2)

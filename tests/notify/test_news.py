@@ -137,7 +137,7 @@ def test_a_message_names_the_session_and_hides_secrets() -> None:
     message = message_about("s", f"Pay {secret}", "/work/shop", list(news), (secret,))
     assert secret not in f"{message.title}{text}"
     assert "hunter2" not in text
-    assert message.title.endswith(" needs an answer")
+    assert message.title.startswith("Needs an answer: Pay")
     assert message.text == "Run ls\n(and 1 more)"
     assert message.request_id == "r2"
 

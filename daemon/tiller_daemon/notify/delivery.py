@@ -78,7 +78,7 @@ class Delivery:
 
     async def _deliver(self, session_id: str, message: Message | None) -> None:
         """Bring the target up to date, unless a newer message comes meanwhile."""
-        for pause_s in (*PAUSES_S, None):
+        for attempt, pause_s in enumerate((*PAUSES_S, None)):
             try:
                 with trio.fail_after(ATTEMPT_S):
                     await self._attempt(session_id, message)
@@ -90,10 +90,9 @@ class Delivery:
             except Exception:
                 log.exception("notification_crashed", target=self._name)
                 return
-            if session_id in self._wanted:
-                return
-            if problem.final or pause_s is None:
+            if problem.final or pause_s is None or not attempt:
                 log.warning("notification_failed", target=self._name, reason=str(problem))
+            if problem.final or pause_s is None or session_id in self._wanted:
                 return
             await trio.sleep(pause_s)
             if session_id in self._wanted:

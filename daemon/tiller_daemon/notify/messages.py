@@ -1,6 +1,6 @@
 """Words what a user is told. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -19,6 +19,15 @@ TEXT_CHARS_MAX: Final = 500
 TITLE_CHARS_MAX: Final = 100
 
 
+WORDS: Final[Mapping[NotifyMoment, str]] = {
+    "needs_answer": "Needs an answer",
+    "ended": "Done",
+    "failed": "Failed",
+    "limit": "At a limit",
+}
+"""How the titles of messages begin."""
+
+
 class Message(Struct, frozen=True):
     """What a target is told of a session. It replaces what it was told before."""
 
@@ -27,7 +36,7 @@ class Message(Struct, frozen=True):
     moment: NotifyMoment
     """The moment of the newest of its news."""
     title: str
-    """The session's title, or the name of its directory, in one line."""
+    """What has happened to which session, in one line."""
     text: str
     """What happened, in a few lines."""
     workspace: str
@@ -55,16 +64,10 @@ def message_about(
 ) -> Message:
     """Return one message about all `news` of a session, of which the last is the newest."""
     newest = news[-1]
-    sentences: dict[NotifyMoment, str] = {
-        "needs_answer": "needs an answer",
-        "ended": "is done",
-        "failed": "has failed",
-        "limit": "has reached a limit",
-    }
     others = len(news) - 1
     more = f"\n(and {others} more)" if others else ""
     name = _safe(title or workspace.rpartition("/")[2], secrets)
-    shown = f"{_cut(' '.join(name.split()), TITLE_CHARS_MAX)} {sentences[newest.moment]}"
+    shown = f"{WORDS[newest.moment]}: {_cut(' '.join(name.split()), TITLE_CHARS_MAX)}"
     request_id = newest.key if newest.moment == "needs_answer" else ""
     return Message(session_id, newest.moment, shown, newest.text + more, workspace, request_id)
 
