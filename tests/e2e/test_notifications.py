@@ -114,6 +114,10 @@ async def test_a_dead_target_slows_no_turn_and_a_failure_is_told_elsewhere(
             assert (message["moment"], message["session_id"]) == ("failed", session_id)
             assert message["workspace"] == str(workspace)
             assert "The key was refused." in message["text"]
+            await received(server, 1)
+            again = await frontend.session(workspace, failing(broken))
+            await frontend.say(again, "go")
+            await frontend.turn_ended(again)
             assert len(server.received) == 1, "the first message still waits for its answer"
 
 

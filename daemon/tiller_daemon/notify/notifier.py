@@ -1,52 +1,27 @@
-"""Decides when a user who looks at no frontend is told something, by the rules in `[[notify]]`."""
+"""Takes the events of all sessions for the rules in `[[notify]]`; does nothing without a rule."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 import trio
 
 from tiller_daemon.config import Notify
-from tiller_daemon.notify.delivery import Delivery, Target
-from tiller_daemon.notify.messages import message_about, text_of_end, text_of_request
-from tiller_daemon.notify.news import SESSIONS_MAX, SessionNews, Told
-from tiller_daemon.store.base import Log, LogError, SessionRow
+from tiller_daemon.store.base import Log
 from tiller_protocol.codec import decode_event
-from tiller_protocol.events import (
-    LIFECYCLE_TOPIC,
-    Event,
-    RequestOpened,
-    RequestResolved,
-    SessionArchived,
-    SessionSeen,
-    TurnEnded,
-    TurnStarted,
-)
+from tiller_protocol.events import LIFECYCLE_TOPIC
+
+if TYPE_CHECKING:
+    from tiller_daemon.notify.delivery import Target
 
 log = structlog.get_logger()
 
 EVENTS_MAX: Final = 10_000
 """How many events may wait while the log is slow; the oldest are dropped."""
 
-OWNERS_MAX: Final = 20
-"""How many owners a sub-agent may have, one above the other."""
-
-RECHECK_S: Final = 5.0
-"""How often to look whether somebody still looks, while there is something to tell."""
-
-
-class _Rule:
-    """One rule at work: what it has told, and its target."""
-
-    def __init__(self, rule: Notify, target: Target) -> None:
-        self.told = Told(rule)
-        self.delivery = Delivery(target, rule.to)
-        self.scope = trio.CancelScope()
-
-    async def run(self) -> None:
-        with self.scope:
-            await self.delivery.run()
+AFTER_DEFECT_S: Final = 60.0
+"""How long to wait after a defect here, which must not end the daemon."""
 
 
 class Notifier:
@@ -55,23 +30,20 @@ class Notifier:
     def __init__(
         self,
         rules: Callable[[], Sequence[Notify]],
-        target_of: Callable[[Notify], Target],
+        target_of: "Callable[[Notify], Target]",
         sessions: Log,
         secrets: Callable[[], Sequence[str]],
     ) -> None:
         """`rules` returns the rules in use now, and `secrets` what must not be sent anywhere."""
         self._rules = rules
-        self._target_of = target_of
-        self._log = sessions
-        self._secrets = secrets
+        self._parts = (target_of, sessions, secrets)
         self._events: deque[bytes] = deque(maxlen=EVENTS_MAX)
         self._noted = trio.Event()
-        self._news: dict[str, SessionNews] = {}
-        self._at_work: dict[Notify, _Rule] = {}
+        self._has_begun = False
 
     def note(self, topic: str, event: bytes) -> None:
         """Take an event of any session; see `session.outbox.publish_to`."""
-        if topic == LIFECYCLE_TOPIC and (self._rules() or self._at_work):
+        if topic == LIFECYCLE_TOPIC and (self._has_begun or self._rules()):
             self._events.append(event)
             self._noted.set()
 
@@ -80,101 +52,22 @@ class Notifier:
 
         `quiet_s` returns for how many seconds nobody has looked at a frontend, or None.
         """
+        await self._noted.wait()
+        self._has_begun = True
+        # Most daemons have no rules, and start sooner without this.
+        from tiller_daemon.notify.telling import Telling
+
+        telling = Telling(*self._parts)
         async with trio.open_nursery() as nursery:
             while True:
                 self._noted = trio.Event()
-                self._apply_rules(nursery)
-                next_s = RECHECK_S
                 try:
+                    telling.apply(self._rules(), nursery)
                     while self._events:
-                        await self._take(decode_event(self._events.popleft()))
-                    next_s = await self._tell(quiet_s())
-                except Exception:  # a defect here must not end the daemon
+                        await telling.take(decode_event(self._events.popleft()))
+                    next_s = await telling.tell(quiet_s())
+                except Exception:
                     log.exception("notifier_crashed")
+                    next_s = AFTER_DEFECT_S
                 with trio.move_on_after(next_s):
                     await self._noted.wait()
-
-    def _apply_rules(self, nursery: trio.Nursery) -> None:
-        """Start the targets of new rules, and end those of rules that are gone."""
-        rules = self._rules()
-        for rule in self._at_work.keys() - set(rules):
-            self._at_work.pop(rule).scope.cancel()
-        for rule in rules:
-            if rule not in self._at_work:
-                self._at_work[rule] = _Rule(rule, self._target_of(rule))
-                nursery.start_soon(self._at_work[rule].run)
-
-    async def _take(self, event: Event) -> None:
-        """Note what an event means for its session, or for the session that it works for."""
-        match event.body:
-            case RequestOpened(request):
-                if row := await self._owner(event.session_id):
-                    text = text_of_request(request, self._secrets())
-                    self._of(row.session_id).opened(request, text, event.seq)
-            case RequestResolved(request_id):
-                for news in self._news.values():
-                    news.resolved(request_id)
-            case TurnEnded() as body:
-                row = await self._row(event.session_id)
-                if row and not row.owner_id:
-                    text = text_of_end(body, self._secrets())
-                    news = self._of(row.session_id)
-                    news.ended(body, event.turn_id or "", text, event.seq)
-            case TurnStarted():
-                self._of(event.session_id).began()
-            case SessionSeen(until):
-                self._of(event.session_id).seen(until)
-            case SessionArchived(archived=True):
-                self._of(event.session_id).seen(event.seq)
-            case _:
-                pass
-
-    async def _tell(self, quiet_s: float | None) -> float:
-        """Bring all targets up to date; return after how many seconds to look again."""
-        next_s = float("inf")
-        for at_work in self._at_work.values():
-            told, delivery = at_work.told, at_work.delivery
-            for session_id in told.sessions:
-                if told.is_over(session_id, self._news.get(session_id, ())):
-                    delivery.put(session_id, None)
-            for session_id, news in tuple(self._news.items()):
-                if not (untold := told.untold(session_id, news)):
-                    continue
-                if quiet_s is None:
-                    next_s = RECHECK_S
-                elif quiet_s < told.rule.after_s:
-                    next_s = min(next_s, told.rule.after_s - quiet_s)
-                elif row := await self._row(session_id):
-                    told.tell(session_id, untold)
-                    message = message_about(
-                        session_id, row.title, row.workspace, untold, self._secrets()
-                    )
-                    delivery.put(session_id, message)
-        self._forget()
-        return next_s
-
-    def _of(self, session_id: str) -> SessionNews:
-        return self._news.setdefault(session_id, SessionNews())
-
-    def _forget(self) -> None:
-        """Forget sessions without news, and the oldest beyond the limit."""
-        for session_id in [one for one, news in self._news.items() if not any(news)]:
-            del self._news[session_id]
-        while len(self._news) > SESSIONS_MAX:
-            del self._news[next(iter(self._news))]
-
-    async def _owner(self, session_id: str) -> SessionRow | None:
-        """Return the session that the user knows: for a sub-agent, the one that it works for."""
-        row = await self._row(session_id)
-        for _ in range(OWNERS_MAX):
-            if row is None or not row.owner_id:
-                break
-            row = await self._row(row.owner_id)
-        return row
-
-    async def _row(self, session_id: str) -> SessionRow | None:
-        try:
-            return await self._log.session(session_id)
-        except LogError as error:
-            log.warning("notification_failed", session_id=session_id, reason=error.message)
-            return None

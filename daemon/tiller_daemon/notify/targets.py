@@ -3,15 +3,14 @@
 import sys
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from tiller_daemon.config import Notify
 from tiller_daemon.config.http_proxy import proxies_of
 from tiller_daemon.models.keys import Key, NoKey, find_key
-from tiller_daemon.notify.delivery import Target
-from tiller_daemon.notify.desktop import Desktop
-from tiller_daemon.notify.programs import Apprise, Command, MacDesktop, Variables
-from tiller_daemon.notify.web import Ntfy, Slack, Webhook
+
+if TYPE_CHECKING:
+    from tiller_daemon.notify.delivery import Target
 
 
 class Targets:
@@ -21,7 +20,7 @@ class Targets:
         self,
         environ: Mapping[str, str],
         directory: Path,
-        variables: Variables,
+        variables: Callable[[], Mapping[str, str]],
         secret_names: Callable[[], Collection[str]],
     ) -> None:
         """`environ` are the daemon's variables, which may name proxies.
@@ -36,8 +35,13 @@ class Targets:
         self._secret_names = secret_names
         self._keys: dict[Notify, Key] = {}
 
-    def make(self, rule: Notify) -> Target:
+    def make(self, rule: Notify) -> "Target":
         """Return the target of a rule."""
+        # Most daemons have no rules, and start sooner without these.
+        from tiller_daemon.notify.desktop import Desktop
+        from tiller_daemon.notify.programs import Apprise, Command, MacDesktop
+        from tiller_daemon.notify.web import Ntfy, Slack, Webhook
+
         key = self._keys[rule] = find_key(rule, self._environ, self._secret_names()) or NoKey()
         url = rule.url or ""
         match rule.to:
