@@ -95,6 +95,13 @@ async def test_who_does_not_want_reports_gets_none(
     assert "7501" not in terminal.written
 
 
+async def test_json_on_a_terminal_has_no_report(runs: Opens, daemon: Daemon) -> None:
+    terminal = runs("exec", "--json", "-m", daemon.script(text("Fixed.")), "mend it")
+    assert await terminal.end() == 0
+    assert "Fixed." in terminal.text
+    assert "7501" not in terminal.written
+
+
 @pytest.mark.parametrize("options", [(), ("--json",), ("--quiet",)])
 def test_a_pipe_gets_no_report(daemon: Daemon, workspace: Path, options: tuple[str, ...]) -> None:
     model = daemon.script(text("Fixed."))

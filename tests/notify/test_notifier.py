@@ -1,11 +1,13 @@
 """When a user is told something: whole sessions in memory, with somebody who looks or does not."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 import pytest
 import trio
+from msgspec import structs
 
+from support.delegating import WORKER, calls, task
 from support.notice_board import Board
 from support.world import World
 from tiller_daemon.config import Notify
@@ -55,8 +57,12 @@ Starts = Callable[..., Awaitable[Place]]
 async def place(nursery: trio.Nursery) -> AsyncGenerator[Starts]:
     """Yield a function that starts a world with these steps of the model, and with a rule."""
 
-    async def start(*steps: ScriptStep, rule: Notify | None = None) -> Place:
-        world, board = await World.start(nursery, {"s": Script(steps)}), Board()
+    async def start(
+        *steps: ScriptStep, rule: Notify | None = None, worker: Sequence[ScriptStep] = ()
+    ) -> Place:
+        scripts = {"s": Script(steps), "worker": Script(tuple(worker))}
+        world, board = await World.start(nursery, scripts), Board()
+        world.configuration = structs.replace(world.configuration, agents={"worker": WORKER})
         world.secrets = (SECRET,)
         rules = (rule or Notify("desktop", after_s=AFTER_S),)
         notifier = Notifier(lambda: rules, lambda _: board, world.log, lambda: world.secrets)
@@ -192,6 +198,38 @@ async def test_a_user_who_interrupts_is_told_nothing(autojump_clock, place: Star
     await trio.sleep(2 * AFTER_S)
     assert len(here.board.messages) == told
     assert not here.board.shown
+
+
+async def test_new_work_withdraws_the_end_of_the_last_turn(autojump_clock, place: Starts) -> None:
+    here = await place(ask("Go?"), DONE, ask("On?"), DONE)
+    await here.world.say(here.session_id, "paint")
+    request_id = await here.request()
+    await trio.sleep(2 * AFTER_S)
+    await here.world.must(Answer(request_id, "answer", "yes"))
+    await here.world.ended(here.session_id)
+    await trio.sleep(AFTER_S + 1)
+    assert here.board.messages[-1].moment == "ended"
+    await here.world.say(here.session_id, "go on")
+    await here.request(2)
+    await here.goes_on()
+    assert not here.board.shown
+
+
+async def test_a_sub_agent_is_told_of_as_the_session_that_it_works_for(
+    autojump_clock, place: Starts
+) -> None:
+    waits = ask("Which way?")
+    here = await place(calls(task()), DONE, worker=(waits, DONE))
+    await here.world.say(here.session_id, "paint")
+    request_id = await here.request()
+    await trio.sleep(2 * AFTER_S)
+    (message,) = here.board.messages
+    assert (message.session_id, message.request_id) == (here.session_id, request_id)
+    await here.world.must(Answer(request_id, "answer", "left"))
+    await here.world.ended(here.session_id)
+    await trio.sleep(AFTER_S + 1)
+    assert [one.session_id for one in here.board.messages] == [here.session_id] * 2
+    assert here.board.messages[-1].moment == "ended", "the end of the sub-agent's turn is no news"
 
 
 async def test_a_rule_for_failures_tells_nothing_else(autojump_clock, place: Starts) -> None:

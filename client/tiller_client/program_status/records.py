@@ -93,8 +93,11 @@ class SessionRecords:
     def records(self) -> dict[str, Record]:
         """The records by id: the session's own, and one for each working sub-agent."""
         records = {ROOT: self._own()}
-        for agent, task in islice(self._sub_agents(), RECORDS_MAX - 1):
-            records[id_of(agent.session_id)] = Record("working", title=f"{agent.agent}: {task}")
+        # A sub-agent's request is also one of the call that waits for it.
+        asking = {request.item_id: _waiting(request) for request in self._requests.values()}
+        for agent, task, item_id in islice(self._sub_agents(), RECORDS_MAX - 1):
+            record = asking.get(item_id) or Record("working")
+            records[id_of(agent.session_id)] = record._replace(title=f"{agent.agent}: {task}")
         return records
 
     def _own(self) -> Record:
@@ -106,14 +109,15 @@ class SessionRecords:
         title = next((call.title or call.name for call in reversed(self._calls.values())), "")
         return Record("working", app=APP, progress=progress, message=self._cause or title)
 
-    def _sub_agents(self) -> Iterator[tuple[SubAgent, str]]:
-        """Each working sub-agent with its task."""
+    def _sub_agents(self) -> Iterator[tuple[SubAgent, str, str]]:
+        """Each working sub-agent, its task, and the id of the call that has started it."""
         for call in self._calls.values():
             if call.sub_agent:
-                yield call.sub_agent, call.title
+                yield call.sub_agent, call.title, call.id
         for one in self._background:
             if one.sub_agent and one.state == "running":
-                yield one.sub_agent, one.command.removeprefix(f"{one.sub_agent.agent}: ")
+                task = one.command.removeprefix(f"{one.sub_agent.agent}: ")
+                yield one.sub_agent, task, one.item_id
 
     def _note_call(self, body: ItemStarted | ItemCompleted | ToolCallUpdated) -> None:
         match body:

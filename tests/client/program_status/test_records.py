@@ -85,6 +85,11 @@ def test_each_working_sub_agent_has_a_record_of_its_own() -> None:
     child = Record("working", title="helper: find the tests")
     assert after(*begun)[HELPER.session_id] == child
     assert after(*begun, ItemCompleted(TASK)).keys() == {ROOT}
+    asks = RequestOpened(Request("r3", "approval", "helper: Run make", item_id="i2"))
+    blocked = Record(
+        "blocked", "permission", title="helper: find the tests", message="helper: Run make"
+    )
+    assert after(*begun, asks)[HELPER.session_id] == blocked
     running = BackgroundCommand("b1", "helper: find the tests", "running", 0.0, sub_agent=HELPER)
     assert after(BackgroundChanged((running,)))[HELPER.session_id] == child
 

@@ -3,7 +3,7 @@
 from base64 import b64decode
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tiller_client.program_status.report import (
@@ -85,6 +85,7 @@ def test_a_clear_has_the_bytes_of_the_specification() -> None:
     assert clear() == "\x1b]7501;state=clear\x1b\\"
 
 
+@example("blocked", "permission", 100, "s" * 99, "é" * 999, "é" * 9999)
 @given(
     st.sampled_from(["idle", "working", "blocked", "done", "error"]),
     st.sampled_from([None, "permission", "question", "auth"]),
