@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from e2e.chat.conftest import opens as opens
-from e2e.words import calls, text
+from e2e.words import calls, read, text
 from support.chat import ChatTerminal
 from support.daemon import Daemon
 from support.tmux import TMUX, Tmux
@@ -74,6 +74,20 @@ async def test_exec_leaves_its_result(runs: Opens, daemon: Daemon) -> None:
     told = reports(terminal.written)
     assert [one["state"] for one in told] == ["working", "done"]
     assert told[-1]["msg"] == "Fixed."
+
+
+async def test_a_sub_agent_has_a_record_as_long_as_it_works(
+    runs: Opens, daemon: Daemon, workspace: Path
+) -> None:
+    daemon.make_agent("helper", calls(read("greeting.txt")), text("Helped."))
+    task = CallPart("task", arguments={"prompt": "read it", "agent": "helper"})
+    model = daemon.script(calls(task), text("Done."))
+    terminal = runs("exec", "--approve", "always", "-m", model, "go")
+    assert await terminal.end() == 0
+    children = [one for one in reports(terminal.written) if "id" in one]
+    assert children[0] | {"id": ""} == {"state": "working", "id": "", "title": "helper: read it"}
+    assert children[-1] == {"state": "clear", "id": children[0]["id"]}
+    assert reports(terminal.written)[-1]["state"] == "done"
 
 
 async def test_attach_leaves_nothing(runs: Opens, daemon: Daemon) -> None:

@@ -97,7 +97,7 @@ class SessionRecords:
         asking = {request.item_id: _waiting(request) for request in self._requests.values()}
         for agent, task, item_id in islice(self._sub_agents(), RECORDS_MAX - 1):
             record = asking.get(item_id) or Record("working")
-            records[id_of(agent.session_id)] = record._replace(title=f"{agent.agent}: {task}")
+            records[id_of(agent.session_id)] = record._replace(title=task)
         return records
 
     def _own(self) -> Record:
@@ -110,14 +110,13 @@ class SessionRecords:
         return Record("working", app=APP, progress=progress, message=self._cause or title)
 
     def _sub_agents(self) -> Iterator[tuple[SubAgent, str, str]]:
-        """Each working sub-agent, its task, and the id of the call that has started it."""
+        """Each working sub-agent, its name and task, and the id of the call that has started it."""
         for call in self._calls.values():
             if call.sub_agent:
                 yield call.sub_agent, call.title, call.id
         for one in self._background:
             if one.sub_agent and one.state == "running":
-                task = one.command.removeprefix(f"{one.sub_agent.agent}: ")
-                yield one.sub_agent, task, one.item_id
+                yield one.sub_agent, one.command, one.item_id
 
     def _note_call(self, body: ItemStarted | ItemCompleted | ToolCallUpdated) -> None:
         match body:

@@ -26,7 +26,7 @@ from tiller_protocol.snapshot import SessionSummary
 PUSH = Request("r1", "approval", "Run git push")
 COLOUR = Request("r2", "question", "Which colour?")
 READ = ToolCall(ItemId("i1"), CallId("c1"), "read", "{}", "pending", title="read a.py")
-TASK = ToolCall(ItemId("i2"), CallId("c2"), "task", "{}", "pending", title="find the tests")
+TASK = ToolCall(ItemId("i2"), CallId("c2"), "task", "{}", "pending", title="helper: find the tests")
 HELPER = SubAgent("01K0AAAAAAAAAAAAAAAAAAHELP", "helper")
 
 
