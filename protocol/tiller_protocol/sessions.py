@@ -68,6 +68,11 @@ class SessionList(Op, frozen=True, tag="session_list"):
         IdText | None, doc("List only the sub-agents that work for this session.")
     ] = None
     sub_agents: Annotated[bool, doc("Include the sessions of all sub-agents.")] = False
+    sessions: Annotated[
+        tuple[IdText, ...],
+        Meta(max_length=LIST_LIMIT_MAX),
+        doc("List only these sessions, whether they are archived or not. Default: all."),
+    ] = ()
 
 
 class SessionListResult(Result, frozen=True, tag="session_list"):

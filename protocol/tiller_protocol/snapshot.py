@@ -208,6 +208,15 @@ class SessionSummary(Struct, frozen=True, omit_defaults=True):
         bool,
         doc("Whether a turn has ended, or a request was opened, since a user saw the session."),
     ] = False
+    owner_id: Annotated[str | None, doc("As in `Snapshot`.")] = None
+    queued: Annotated[int, doc("Number of inputs in the queue.")] = 0
+    working_since: Annotated[
+        float | None, doc("When the running turn began, in Unix seconds; absent without a turn.")
+    ] = None
+    doing: Annotated[
+        str,
+        doc("Name and title of the call that runs now, shortened; empty if no call is running."),
+    ] = ""
 
 
 def last_line(text: str) -> str:
@@ -265,7 +274,22 @@ def summary_of(snapshot: Snapshot) -> SessionSummary:
         plan_done=sum(entry.state == "completed" for entry in snapshot.plan),
         plan_size=len(snapshot.plan),
         unseen=snapshot.wants_user > snapshot.seen,
+        owner_id=snapshot.owner_id,
+        queued=len(snapshot.queue),
     )
+
+
+def running_call(snapshot: Snapshot) -> str:
+    """The name and title of the latest call that is open, shortened; empty if there is none."""
+    left = len(snapshot.open_items) if is_working(snapshot) else 0
+    for item in reversed(snapshot.items):  # open items are near the end
+        if not left:
+            break
+        if item.id in snapshot.open_items:
+            left -= 1
+            if isinstance(item, ToolCall):
+                return last_line(" ".join(f"{item.name} {item.title}".split()))
+    return ""
 
 
 def find_mark(snapshot: Snapshot, turn_id: str, step: int) -> int | None:

@@ -11,10 +11,18 @@ from tiller_protocol.events import (
     ItemStarted,
     SessionCreated,
     SessionSeen,
+    ToolCallUpdated,
 )
 from tiller_protocol.fold import fold
 from tiller_protocol.items import FileChange, ItemId, Patch
-from tiller_protocol.ops import SessionGet, SessionList, SessionMarkSeen
+from tiller_protocol.ops import (
+    Interrupt,
+    SessionArchive,
+    SessionGet,
+    SessionList,
+    SessionMarkSeen,
+    UserInput,
+)
 from tiller_protocol.settings import Settings
 from tiller_protocol.snapshot import LINE_CHARS_MAX, SessionSummary, Snapshot, last_line, note_items
 
@@ -22,6 +30,7 @@ PLAN = {"items": [{"text": "look", "state": "completed"}, {"text": "do", "state"
 WORKS = ScriptStep(
     parts=(TextPart("I look at it.\n\nThen I change it. \n"), CallPart("plan", arguments=PLAN))
 )
+RUNS = ScriptStep(parts=(CallPart("change", arguments={"seconds": 600, "say": "build"}),))
 DONE = ScriptStep(parts=(TextPart("All done.\nThe tests pass.\n"),))
 
 
@@ -48,6 +57,30 @@ async def test_a_list_has_the_last_line_the_plan_and_the_reason_also_after_a_res
         assert "no such model" in other.reason
         await world.kill()
         await world.boot(nursery)
+
+
+async def test_a_list_says_what_a_session_does_and_what_waits(autojump_clock, start, nursery):
+    world, session_id = await start(RUNS, DONE)
+    await world.say(session_id, "go")
+    await world.until(session_id, lambda e: isinstance(e.body, ToolCallUpdated))
+    await world.must(UserInput(session_id, "later", delivery="queue"))
+    now = await summary(world, session_id)
+    assert (now.status, now.doing, now.queued) == ("busy", "change build", 1)
+    assert now.working_since
+    await world.must(Interrupt(session_id))
+    await world.ended(session_id)
+    now = await summary(world, session_id)
+    assert (now.status, now.doing, now.queued, now.working_since) == ("idle", "", 1, None)
+
+
+async def test_chosen_sessions_are_listed_whether_archived_or_not(autojump_clock, start):
+    world, first = await start(DONE)
+    second, third = await world.session(), await world.session()
+    await world.must(SessionArchive(first))
+    chosen = SessionList(sessions=(first, second, "01K00000000000000000000000"))
+    found = of_kind(SessionListResult, await world.must(chosen)).sessions
+    assert {one.session_id: one.archived for one in found} == {first: True, second: False}
+    assert third not in {one.session_id for one in found}
 
 
 async def test_a_session_is_unseen_until_any_frontend_says_that_a_user_saw_its_end(

@@ -327,7 +327,8 @@ class FakeDaemon:
         listed = [
             summary
             for summary in summaries
-            if summary.archived == op.archived and op.workspace in (None, summary.workspace)
+            if (summary.session_id in op.sessions if op.sessions else summary.archived == op.archived)
+            and op.workspace in (None, summary.workspace)
         ]
         following = begin + op.limit
         return SessionListResult(

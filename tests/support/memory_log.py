@@ -4,7 +4,7 @@ It uses no threads and no clock, so that runs are reproducible from a seed. To s
 pass the same `MemoryLog` to another daemon.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import trio
@@ -137,9 +137,10 @@ class MemoryLog:
         *,
         workspace: str | None,
         owner_id: str | None = "",
-        archived: bool,
+        archived: bool | None,
         limit: int,
         after: str | None,
+        session_ids: Sequence[str] | None = None,
     ) -> list[SessionRow]:
         """A page of rows; see `Log.sessions`."""
         await _checkpoint()
@@ -148,7 +149,8 @@ class MemoryLog:
         return [
             row
             for row in rows
-            if row.archived == archived
+            if archived in (None, row.archived)
+            and (session_ids is None or row.session_id in session_ids)
             and owner_id in (None, row.owner_id)
             and workspace in (None, row.workspace)
             and (end is None or _sort_key(row) < end)

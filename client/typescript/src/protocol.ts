@@ -121,6 +121,8 @@ export interface SessionList {
   owner_id?: string | null;
   /** Include the sessions of all sub-agents. */
   sub_agents?: boolean;
+  /** List only these sessions, whether they are archived or not. Default: all. */
+  sessions?: Array<string>;
 }
 
 /** Finds sessions by words in their texts. Answered by `SessionSearchResult`. The search covers titles, inputs, the model's answers and names of changed files. It leaves out the sessions of sub-agents. Reverted text is still found. Case and accents are ignored. Rejected as `empty_input` if the query contains no word. */
@@ -629,6 +631,14 @@ export interface SessionSummary {
   plan_size?: number;
   /** Whether a turn has ended, or a request was opened, since a user saw the session. */
   unseen?: boolean;
+  /** As in `Snapshot`. */
+  owner_id?: string | null;
+  /** Number of inputs in the queue. */
+  queued?: number;
+  /** When the running turn began, in Unix seconds; absent without a turn. */
+  working_since?: number | null;
+  /** Name and title of the call that runs now, shortened; empty if no call is running. */
+  doing?: string;
 }
 
 /** A question to the user; answered once, by any frontend. */

@@ -18,7 +18,7 @@ from tiller_protocol.answers import AnyResult, ReplayResult, SessionListResult, 
 from tiller_protocol.codec import REPLAY_BYTES_MAX, decode_event
 from tiller_protocol.ops import AnyOp, Replay, RulesList, SessionDiff, SessionGet, SessionList
 from tiller_protocol.sessions import InputHistory, SessionSearch
-from tiller_protocol.snapshot import SessionSummary, Snapshot
+from tiller_protocol.snapshot import SessionSummary, Snapshot, is_working, running_call
 
 UNWRITABLE: tuple[LogErrorKind, ...] = ("full", "read_only", "io")
 """Errors with which a log can perhaps still be read."""
@@ -70,9 +70,10 @@ class Queries:
             rows = await self._services.log.sessions(
                 workspace=op.workspace,
                 owner_id=op.owner_id or (None if op.sub_agents else ""),
-                archived=op.archived,
+                archived=None if op.sessions else op.archived,
                 limit=op.limit,
                 after=op.after,
+                session_ids=op.sessions or None,
             )
         except BadCursor as error:
             raise RejectionError("bad_message", str(error)) from None
@@ -85,7 +86,13 @@ class Queries:
         if session is None:
             return summary
         now = session.snapshot
-        return structs.replace(summary, status=now.status, requests=tuple(now.requests))
+        return structs.replace(
+            summary,
+            status=now.status,
+            requests=tuple(now.requests),
+            working_since=now.turn.started_at if now.turn and is_working(now) else None,
+            doing=running_call(now),
+        )
 
     async def _list_rules(self, op: RulesList) -> AnyResult:
         if op.session_id is None:

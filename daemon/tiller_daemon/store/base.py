@@ -6,6 +6,7 @@ from events.
 """
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
@@ -163,13 +164,14 @@ class Log(Protocol):
         *,
         workspace: str | None,
         owner_id: str | None = "",
-        archived: bool,
+        archived: bool | None,
         limit: int,
         after: str | None,
+        session_ids: Sequence[str] | None = None,
     ) -> list[SessionRow]:
         """Return a page of rows, newest `updated_at` first, filtered by the other arguments.
 
-        A `workspace` or `owner_id` of None matches all sessions. `after` is `cursor_of` the last
+        A filter that is None matches all sessions. `after` is `cursor_of` the last
         row of the previous page, or None for the first page; any other text raises `BadCursor`. A
         session that is updated between two pages moves to the front, so the second page may miss
         it.

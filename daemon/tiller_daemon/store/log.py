@@ -5,7 +5,7 @@
 """
 
 import sqlite3
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -136,13 +136,20 @@ class SqliteLog:
         *,
         workspace: str | None,
         owner_id: str | None = "",
-        archived: bool,
+        archived: bool | None,
         limit: int,
         after: str | None,
+        session_ids: Sequence[str] | None = None,
     ) -> list[SessionRow]:
         """Return a page of rows; see `Log.sessions`. A damaged row is skipped and reported."""
-        query = f"{SELECT_SESSION} WHERE archived = ?"
-        values: list[Any] = [archived]
+        query = f"{SELECT_SESSION} WHERE TRUE"
+        values: list[Any] = []
+        if archived is not None:
+            query += " AND archived = ?"
+            values.append(archived)
+        if session_ids is not None:
+            query += f" AND session_id IN ({', '.join('?' * len(session_ids))})"
+            values.extend(session_ids)
         if owner_id is not None:
             query += " AND owner_id = ?"
             values.append(owner_id)
