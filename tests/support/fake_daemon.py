@@ -327,7 +327,11 @@ class FakeDaemon:
         listed = [
             summary
             for summary in summaries
-            if (summary.session_id in op.sessions if op.sessions else summary.archived == op.archived)
+            if (
+                summary.session_id in op.sessions
+                if op.sessions
+                else summary.archived == op.archived
+            )
             and op.workspace in (None, summary.workspace)
         ]
         following = begin + op.limit

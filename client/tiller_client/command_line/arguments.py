@@ -180,6 +180,12 @@ def _add_turns(add: _AddParser) -> None:
     add_ending(parser)
     add_session(parser, default="", meaning="choose from a list")
 
+    parser = _verb(add, "board", "board", "show all sessions in a window, live")
+    add_directory(parser, None, "only sessions of this workspace")
+    parser.flag("--follow", "with --json: print the sessions, and then every change")
+    text = "show only sessions with this word, or with repo:NAME, host:NAME or group:NAME"
+    parser.add_argument("filter", metavar="FILTER", nargs="*", help=text)
+
     parser = _verb(add, "follow", "attach", "follow a session from its first event on")
     add_span(parser)
     parser.flag("--until-idle", "exit when no turn is running")
@@ -205,6 +211,7 @@ def _add_sessions(add: _AddParser) -> None:
     add_states(parser)
     add_limit(parser)
     add_hosts(parser, "list all sessions, of all hosts in your configuration")
+    parser.flag("--watch", "then print a line whenever a session needs something else")
     text = "find sessions by the text in them"
     parser = _verb(add, "search", "search", text)
     add_directory(parser)
@@ -396,7 +403,7 @@ def _add_rest(add: _AddParser) -> None:
 
 
 _VERBS: dict[Callable[[_AddParser], None], tuple[str, ...]] = {
-    _add_turns: ("chat", "exec", "resume", "attach", "log"),
+    _add_turns: ("chat", "board", "exec", "resume", "attach", "log"),
     _add_sessions: ("new", "ls", "search", "show", "archive", "rm", "fork", "set"),
     _add_worktrees: ("worktree",),
     _add_inputs: ("send", "steer", "interrupt", "queue"),

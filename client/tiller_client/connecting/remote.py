@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from tiller_client.connecting.runtime import check_runtime
+from tiller_client.connecting.silence import Silence
 from tiller_client.errors import (
     HostKeyRefused,
     LinkLost,
@@ -175,10 +176,8 @@ class RemoteDaemon:
                 problem = error
             if not was_linked or time.monotonic() > deadline:
                 raise problem
-            if not was_said:
-                from tiller_client.console import complain
-
-                complain(f"{problem}; trying again")
+            if not was_said and Silence.say is not None:
+                Silence.say(f"{problem}; trying again")
                 was_said = True
             time.sleep(RETRY_S)
 

@@ -26,6 +26,15 @@ ROWS_AT_ONCE = 20
 
 
 def request_block(request: Request, theme: Theme, width: int) -> str:
+    """Render a whole request for a terminal that scrolls."""
+    text = request_text(request, theme, width)
+    count = text.count("\n") + 1
+    if count > ROWS_AT_ONCE:
+        text += "\n" + theme.asking(f"  ↑ {count} lines: scroll up to see all of them")
+    return text
+
+
+def request_text(request: Request, theme: Theme, width: int) -> str:
     """Render a whole request. Nothing is cut, so that the user can't allow something unseen."""
     shown = partial(_prose, width=width) if request.kind == "question" else verbatim
     title = row(verbatim(_heading(request))) or request.kind
@@ -48,11 +57,7 @@ def request_block(request: Request, theme: Theme, width: int) -> str:
         block(f"{number}. {row(verbatim(choice))}", width)
         for number, choice in enumerate(request.choices, 1)
     ]
-    text = "\n".join(parts)
-    count = text.count("\n") + 1
-    if count > ROWS_AT_ONCE:
-        text += "\n" + theme.asking(f"  ↑ {count} lines: scroll up to see all of them")
-    return text
+    return "\n".join(parts)
 
 
 def _heading(request: Request) -> str:

@@ -71,6 +71,10 @@ NARROW_WORKSPACE_COLUMNS = 16
 
 def run(arguments: Namespace) -> int:
     """Run one of the verbs."""
+    if arguments.verb == "ls" and arguments.watch:
+        from tiller_client.verbs.board import run_watch
+
+        return run_watch(arguments)
     if arguments.verb == "ls" and (hosts := _hosts(arguments)):
         return _list_everywhere(hosts, arguments)
     with connect(f"tiller {arguments.verb}") as connection:

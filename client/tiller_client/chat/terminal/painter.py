@@ -31,7 +31,12 @@ ASK = "\x1b[5n"
 
 PLAIN = "\x1b[0m"
 
-_WINDOW = struct.Struct("4H")
+WINDOW_ON, WINDOW_OFF = "\x1b[?1049h", "\x1b[?1049l"
+"""Turn the alternate screen on and off, which has no scrollback; the other one stays as it is."""
+
+HOME = "\x1b[H"
+
+_SIZE = struct.Struct("4H")
 """`struct winsize`: rows and columns, width and height in pixels."""
 
 REFLOWING = (
@@ -56,7 +61,9 @@ class Frame(NamedTuple):
 class Painter:
     """Draws the live part of one terminal, to which nothing else may write between two frames."""
 
-    def __init__(self, descriptor: int, environ: Mapping[str, str]) -> None:
+    def __init__(self, descriptor: int, environ: Mapping[str, str], *, fills: bool = False) -> None:
+        """With `fills`, frames fill a window that is opened first, and nothing stays above them."""
+        self._fills = fills
         self.is_ours = False
         """Whether the terminal is used now, rather than lent to another program."""
         self._descriptor = descriptor
@@ -79,12 +86,21 @@ class Painter:
     def cell(self) -> tuple[int, int] | None:
         """The present width and height of a cell in pixels; many terminals do not report them."""
         try:
-            answer = fcntl.ioctl(self._descriptor, termios.TIOCGWINSZ, bytes(_WINDOW.size))
+            answer = fcntl.ioctl(self._descriptor, termios.TIOCGWINSZ, bytes(_SIZE.size))
         except OSError:
             return None
-        rows, columns, width, height = _WINDOW.unpack(answer)
+        rows, columns, width, height = _SIZE.unpack(answer)
         cell = width // (columns or 1), height // (rows or 1)
         return cell if all(cell) else None
+
+    def open_window(self) -> None:
+        """Show an empty window in place of the lines so far."""
+        self.forget()
+        self._write(WINDOW_ON + HOME)
+
+    def close_window(self) -> None:
+        """Show the lines from before `open_window` again."""
+        self._write(WINDOW_OFF)
 
     def begin(self) -> None:
         """Make the terminal mark pasted text and report the focus, and ask for its status."""
@@ -146,6 +162,8 @@ class Painter:
 
     def _to_top(self, columns: int) -> str:
         """The escape that moves to the first row of the present live part."""
+        if self._fills:
+            return HOME
         above = self._cursor_row
         if self._reflows and columns < self._size[0]:
             rows = self._rows[: self._cursor_row]

@@ -1,0 +1,183 @@
+"""Renders a board's sessions as rows; pure. All text in them is safe, and no row is too wide."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tiller_client.board.sessions import (
+    GROUP_TITLES,
+    Group,
+    Row,
+    activity,
+    branch,
+    changes,
+    context,
+    cost,
+    has_failed,
+)
+from tiller_client.board.state import BoardState, Longest
+from tiller_client.chat.rows import CHOSEN
+from tiller_client.rendering.lines import fork_line
+from tiller_client.rendering.style import Theme
+from tiller_client.rendering.text import age, cut, one_line, pad
+
+MARKS: dict[Group, str] = {
+    "needs_you": "?", "working": "●", "waiting": "◷", "done": "✓", "idle": " ",
+}  # fmt: skip
+FAILED_MARK = "✗"
+
+GAP = "  "
+AGE_COLUMNS = 6
+PLACE_COLUMNS_MAX, BRANCH_COLUMNS_MAX, COST_COLUMNS_MAX = 24, 30, 9
+
+PLACE_FROM, FIGURES_FROM, BRANCH_FROM = 59, 79, 99
+"""The columns of a row from which on it has places, figures, and branches."""
+
+TITLE_SHARE = 0.4
+"""The part of the columns that titles share with activities which titles may take."""
+
+TITLE_COLUMNS_MAX = 50
+
+
+class Columns(NamedTuple):
+    """The widths of the columns in which there is a choice; 0 for one that is left out."""
+
+    title: int
+    activity: int
+    rest: Longest
+
+
+def columns_for(width: int, longest: Longest) -> Columns:
+    """Divide a row's columns."""
+    rest = Longest(
+        min(longest.place, PLACE_COLUMNS_MAX, width // 6) if width >= PLACE_FROM else 0,
+        min(longest.branch, BRANCH_COLUMNS_MAX, width // 6) if width >= BRANCH_FROM else 0,
+        longest.context if width >= FIGURES_FROM else 0,
+        min(longest.cost, COST_COLUMNS_MAX) if width >= FIGURES_FROM else 0,
+    )
+    used = sum(one + len(GAP) for one in (AGE_COLUMNS, *rest) if one)
+    left = width - len(f"{CHOSEN}? ") - used - len(GAP)
+    title = min(TITLE_COLUMNS_MAX, int(left * TITLE_SHARE))
+    return Columns(title, left - title, rest)
+
+
+def session_row(
+    row: Row, columns: Columns, now: float, theme: Theme, *, chosen: bool, stale: bool
+) -> str:
+    """The row of a session; a stale one is grey, as nobody knows what its host does."""
+    session, rest = row.session, columns.rest
+    name = pad(row.name, columns.title)
+    what = pad(activity(row), columns.activity)
+    places = [pad(row.place, rest.place), pad(branch(session), rest.branch)]
+    figures = [
+        f"{age(row.elapsed_s(now)):>{AGE_COLUMNS}}",
+        f"{cut(context(session), rest.context):>{rest.context}}",
+        f"{cut(cost(session), rest.cost):>{rest.cost}}",
+    ]
+    places, figures = [*filter(None, places)], [*filter(None, figures)]
+    mark = FAILED_MARK if row.group == "done" and has_failed(session) else MARKS[row.group]
+    at = CHOSEN if chosen else " "
+    if stale:
+        return theme.dim(f"{at}{mark} {GAP.join([name, *places, what, *figures])}".rstrip())
+    parts = [
+        theme.bold(name) if chosen else name,
+        *map(theme.dim, places),
+        theme.asking(what) if row.group == "needs_you" else what,
+        *map(theme.dim, figures),
+    ]
+    return f"{theme.asking(at) if chosen else at}{_painted(mark, row, theme)} {GAP.join(parts)}"
+
+
+def _painted(mark: str, row: Row, theme: Theme) -> str:
+    match row.group:
+        case "needs_you":
+            return theme.asking(mark)
+        case "working":
+            return theme.painted(mark, "user")
+        case "done":
+            return theme.bad(mark) if mark == FAILED_MARK else theme.good(mark)
+        case "waiting" | "idle":
+            return theme.dim(mark)
+
+
+def heading_row(group: Group, count: int, width: int, theme: Theme) -> str:
+    """The heading of a group."""
+    return theme.dim(cut(f"{GROUP_TITLES[group]} · {count}", width))
+
+
+def top_rows(state: BoardState, now: float, width: int, theme: Theme) -> list[str]:
+    """The rows above the list: how many sessions there are, and which hosts say nothing."""
+    shown, total = len(state.rows), state.total
+    waits = any(not host.heard_at and not host.problem for host in state.hosts.values())
+    count = f"{total} session{'' if total == 1 else 's'}"
+    parts = ["tiller", f"{shown} of {count}" if state.filter.words else count]
+    parts += [f"filter: {one_line(state.filter.text)}"] if state.filter.words else []
+    parts += ["asking for the sessions …"] if waits else []
+    rows = [theme.bold(cut(" · ".join(parts), width))]
+    for label, host in state.hosts.items():
+        if host.is_stale(now) and (host.heard_at or host.problem):
+            since = f"not heard for {age(now - host.heard_at)}" if host.heard_at else "not reached"
+            name = label or "this machine"
+            why = f": {host.problem}" if host.problem else ""
+            rows.append(theme.asking(cut(f"! {name} {since}{why}", width)))
+    return rows
+
+
+def detail_rows(row: Row, now: float, width: int, theme: Theme) -> list[str]:
+    """The rows with what else there is to know about the chosen session."""
+    session = row.session
+    plan = f"plan {session.plan_done}/{session.plan_size}" if session.plan_size else ""
+    used = context(session)
+    facts = (
+        row.key.short,
+        changes(session),
+        plan,
+        f"context {used}" if used else "",
+        cost(session),
+        f"{session.queued} queued" if session.queued else "",
+        f"last event {age(now - session.updated_at)} ago",
+        fork_line(session),
+    )
+    where = " · ".join(filter(None, (one_line(session.workspace), branch(session))))
+    # The title is here in full, and the activity if the row has no room for it.
+    about = " · ".join(filter(None, (one_line(session.title), activity(row))))
+    return [
+        cut(about, width),
+        theme.dim(cut(where, width)),
+        theme.dim(cut(" · ".join(filter(None, facts)), width)),
+    ]
+
+
+def listed_rows(
+    state: BoardState, now: float, width: int, height: int, theme: Theme
+) -> tuple[list[str], int]:
+    """As much of the list as there is room for, and the position of the chosen row in it.
+
+    Only rows that are shown are rendered, so the number of sessions hardly matters.
+    """
+    counts = state.counts()
+    rows: Sequence[Row] = state.rows
+    # Each group has a heading, and a blank row before it unless it is the first.
+    before: dict[Group, int] = {}
+    for number, group in enumerate(counts):
+        before[group] = 2 * number + 1
+    if state.row is None:
+        return [], 0
+    line = state.at + before[state.row.group]
+    total = len(rows) + 2 * len(counts) - 1
+    top = max(0, min(line - height // 2, total - height))
+    columns = columns_for(width, state.longest)
+    shown: list[str] = []
+    begun = 0
+    for group, count in counts.items():
+        heading = begun + before[group] - 1
+        if heading > top and top <= heading - 1 < top + height:
+            shown.append("")
+        if top <= heading < top + height:
+            shown.append(heading_row(group, count, width, theme))
+        first = max(begun, top - before[group])
+        for at in range(first, min(begun + count, top + height - before[group])):
+            stale = state.hosts[rows[at].key.host].is_stale(now)
+            chosen = at == state.at
+            shown.append(session_row(rows[at], columns, now, theme, chosen=chosen, stale=stale))
+        begun += count
+    return shown, line - top
