@@ -206,7 +206,7 @@ def _read(state: BoardState, view: View, key: str, text: str, now: float) -> Act
     if name in moves and not (is_request and name == " "):
         view.scroll(moves[name])
     elif key == "end":
-        view.top = view.reached if is_request else LINES_MAX  # drawing corrects it
+        view.top = LINES_MAX  # drawing corrects it
     elif key in ("esc", "c-c", "c-d") or (name == "q" and not is_request):
         if not (is_request and state.asking.cancel()):
             _close(state)

@@ -62,13 +62,16 @@ class View:
         self.top = max(0, self.top + lines)
 
     def window(self, lines: Sequence[str], width: int, rows: int) -> Sequence[str]:
-        """The lines in a window with this number of rows, and note that they are seen."""
+        """The lines in a window with this number of rows, and note that they are seen.
+
+        Of a request, no way of scrolling leaves out a line. With a new width, it begins again.
+        """
         if width != self.width:
             self.width, self.reached = width, 0
         self.rows = rows
-        self.top = max(0, min(self.top, len(lines) - rows))
-        if self.top <= self.reached:
-            self.reached = max(self.reached, min(len(lines), self.top + rows))
+        farthest = self.reached if self.request_id else len(lines)
+        self.top = max(0, min(self.top, len(lines) - rows, farthest))
+        self.reached = max(self.reached, min(len(lines), self.top + rows))
         return lines[self.top : self.top + rows]
 
 
