@@ -124,7 +124,7 @@ def _reading(
     cursor = 0, 0
     request = state.asking.request if view.request_id else None
     if request is not None:
-        how = _how(state, view, len(lines), steady)
+        how = _how(state, view, steady)
         others = max(0, len(state.requests_of(view)) - 1)
         bottom = answer_rows(state.asking, request, others, how, width, theme)
     if state.typing is not None:
@@ -137,14 +137,14 @@ def _reading(
     more = len(lines) - view.top - len(shown)
     title = view.title + (f" · {more} more lines below" if more else "")
     rows = [theme.bold(cut(title, width)), *shown, *[""] * (room - len(shown)), *bottom]
-    asked = view.request_id if view.reached >= len(lines) else ""
+    asked = view.request_id if view.is_read else ""
     return Drawn(Frame(rows[:height], cursor), asked)
 
 
-def _how(state: BoardState, view: View, lines: int, steady: float) -> str:
+def _how(state: BoardState, view: View, steady: float) -> str:
     """How to answer, or that there is more to read first."""
     if state.typing is not None:
         return ""
-    if view.reached < lines:
+    if not view.is_read:
         return "to answer, first read all of it: PgDn"
     return how_to_answer(state.asking, steady, editor_is_empty=True)

@@ -203,6 +203,8 @@ def _read(state: BoardState, view: View, key: str, text: str, now: float) -> Act
         "home": -view.top, " ": view.rows - 1,
     }  # fmt: skip
     name = text if key == "text" else key
+    if is_request and view.fits and key in ("up", "down"):
+        return _answer(state, key, text, now)
     if name in moves and not (is_request and name == " "):
         view.scroll(moves[name])
     elif key == "end":
@@ -221,8 +223,8 @@ def _answer(state: BoardState, key: str, text: str, now: float) -> Acts:
     assert request is not None
     if not asking.takes_keys(now, editor_is_empty=True):
         return []
-    if key in ("tab", "right", "left"):
-        asking.move(-1 if key == "left" else 1)
+    if key in ("up", "down", "tab", "s-tab"):
+        asking.move(1 if key in ("down", "tab") else -1)
     elif key == "text":
         typed = asking.press(text)
         if typed and request.kind == "question":

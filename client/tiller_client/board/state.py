@@ -56,6 +56,13 @@ class View:
     """The number of lines in the window when it was drawn last."""
     width: int = 0
     """The columns of the lines when they were drawn last."""
+    is_read: bool = False
+    """Whether all lines were in the window."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether the whole text is in the window, so that there is nothing to scroll."""
+        return 0 < self.reached <= self.rows and self.is_read
 
     def scroll(self, lines: int) -> None:
         """Move the window; drawing it keeps it within the text."""
@@ -72,6 +79,7 @@ class View:
         farthest = self.reached if self.request_id else len(lines)
         self.top = max(0, min(self.top, len(lines) - rows, farthest))
         self.reached = max(self.reached, min(len(lines), self.top + rows))
+        self.is_read = self.reached >= len(lines)
         return lines[self.top : self.top + rows]
 
 
@@ -122,8 +130,7 @@ class BoardState:
         self.archived: list[Key] = []
         """The sessions archived here, the last one last."""
         self._rows: list[Row] | None = None
-        self._at = 0
-        """The position of the chosen row."""
+        self._total = self._at = 0
         self._longest = Longest()
 
     def take(self, news: News) -> None:
@@ -172,7 +179,8 @@ class BoardState:
     @property
     def total(self) -> int:
         """The number of sessions, with those that the filter hides."""
-        return sum(map(len, self.sessions.values()))
+        self._sorted()
+        return self._total
 
     def counts(self) -> dict[Group, int]:
         """The number of rows of each group that has any."""
@@ -209,7 +217,9 @@ class BoardState:
 
     def _sorted(self) -> Sequence[Row]:
         if self._rows is None:
-            self._rows = sorted(filter(self.filter.matches, self._all_rows()), key=order)
+            rows = self._all_rows()
+            self._total = len(rows)
+            self._rows = sorted(filter(self.filter.matches, rows), key=order)
             texts = [*zip(*map(_texts, self._rows), strict=True)]
             self._longest = Longest(*(max(map(cells, column)) for column in texts))
             self._keep_chosen(self._rows)
