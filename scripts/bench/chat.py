@@ -1,6 +1,7 @@
-"""Measures `tiller chat`: start, typing while an answer streams, CPU time and memory.
+"""Measures `tiller chat` and `tiller board`: start, keys, CPU time and memory.
 
-Includes a session with 10,000 items, and a link that shows everything 300 ms late.
+Includes typing while an answer streams, a session with 10,000 items, a link that shows everything
+300 ms late, and boards with 10 and with 1,000 sessions.
 
     .venv/bin/python scripts/bench/chat.py
 
@@ -26,8 +27,13 @@ from support.daemon import Daemon  # noqa: E402
 from tiller_client.chat.terminal.painter import BEGIN  # noqa: E402
 from tiller_client.connecting.connection import DaemonConnection  # noqa: E402
 from tiller_daemon.models.scripted import ScriptStep, TextPart, WaitPart  # noqa: E402
-from tiller_protocol.answers import Created  # noqa: E402
-from tiller_protocol.ops import SessionCreate, UserInput  # noqa: E402
+from tiller_protocol.answers import Created, SessionListResult  # noqa: E402
+from tiller_protocol.ops import (  # noqa: E402
+    SessionConfigure,
+    SessionCreate,
+    SessionList,
+    UserInput,
+)
 
 STARTS = 5
 ITEMS = 10_000
@@ -38,6 +44,13 @@ BLOCKS, PIECES = 60, 17
 KEYS_AT_ONCE = 20
 """After this many keys the text is cleared, so that it stays on one row."""
 
+BOARDS = (10, 1_000)
+"""Numbers of sessions on a board."""
+
+BOARD_KEYS = 60
+"""Keys that are pressed on a board, each of which moves to another session."""
+
+BOARD_READY, DOWN, UP = "? keys", "\x1b[B", "\x1b[A"
 READY, CLEAR = "write a message", "\x15"
 PARAGRAPH = "Lorem ipsum dolor **sit** amet, `code` and more words here. " * 3 + "\n\n"
 
@@ -139,6 +152,49 @@ async def type_while_streaming(chat: ChatTerminal) -> list[float]:
     return taken
 
 
+async def measure_board(daemon: Daemon, sessions: int) -> str:
+    """Describe how long a board takes to its first frame, and keys until their effect is shown."""
+    drawn: list[float] = []
+    keyed: list[float] = []
+    first: list[float] = []
+    for _ in range(STARTS):
+        began = time.perf_counter()
+        board = ChatTerminal.start(daemon, "board", size=(120, 40))
+        await board.sees(BOARD_READY, f"{sessions} sessions")
+        drawn.append(board.read_at - began)
+        before = cpu_s(board.pid)
+        for number in range(BOARD_KEYS):
+            frame = board.written.count(BEGIN)
+            pressed = time.perf_counter()
+            board.press(DOWN if number // 8 % 2 == 0 else UP)
+            await board.until(lambda frame=frame: board.written.count(BEGIN) > frame)
+            (keyed if number else first).append(board.read_at - pressed)
+        cpu_ms = (cpu_s(board.pid) - before) * 1000 / BOARD_KEYS
+        memory = memory_mb(board.pid)
+        board.press("q")
+        await board.end()
+        board.close()
+    keyed.sort()
+    slowest = keyed[int(len(keyed) * 0.99)]
+    keys = f"key {median(keyed) * 1000:.1f} ms, p99 {slowest * 1000:.1f} ms, {cpu_ms:.1f} ms CPU"
+    start = f"{median(drawn) * 1000:8.0f} ms, first key {median(first) * 1000:.0f} ms"
+    return f"{start}, {keys}, {memory:.0f} MB"
+
+
+def fill_board(daemon: Daemon, sessions: int) -> None:
+    """Make sessions until there are so many, of which every tenth has run a turn."""
+    with DaemonConnection(daemon.places, "bench") as connection:
+        have = len(connection.ask(SessionList(limit=1_000), SessionListResult).sessions)
+        model = daemon.script(ScriptStep(parts=(TextPart("All done."),), repeat=True))
+        for number in range(have, sessions):
+            create = SessionCreate(str(daemon.scripts), model=model)
+            created = connection.ask(create, Created)
+            title = f"The task with number {number}, in a few words"
+            connection.submit(SessionConfigure(created.session_id, title=title))
+            if number % 10 == 0:
+                connection.submit(UserInput(created.session_id, "go"))
+
+
 def script(daemon: Daemon) -> str:
     """Write the script of a model that streams for a second; return the model's name."""
     pause = WaitPart(1 / BLOCKS)
@@ -169,6 +225,10 @@ async def measure() -> None:
         print(f"key to screen, p99       {taken[int(len(taken) * 0.99)] * 1000:8.1f} ms")
         print(f"CPU of 1,000 pieces      {used * 1e6 / (BLOCKS * PIECES):8.0f} ms, keys included")
         print(f"memory                   {memory:8.1f} MB")
+    with tempfile.TemporaryDirectory() as home, Daemon(Path(home)) as daemon:
+        for sessions in BOARDS:
+            await trio.to_thread.run_sync(fill_board, daemon, sessions)
+            print(f"board, {sessions:5,} sessions    {await measure_board(daemon, sessions)}")
 
 
 if __name__ == "__main__":
