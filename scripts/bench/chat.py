@@ -167,7 +167,7 @@ async def measure_board(daemon: Daemon, sessions: int) -> str:
             frame = board.written.count(BEGIN)
             pressed = time.perf_counter()
             board.press(DOWN if number // 8 % 2 == 0 else UP)
-            await board.until(lambda frame=frame: board.written.count(BEGIN) > frame)
+            await board.until(lambda board=board, frame=frame: board.written.count(BEGIN) > frame)
             (keyed if number else first).append(board.read_at - pressed)
         cpu_ms = (cpu_s(board.pid) - before) * 1000 / BOARD_KEYS
         memory = memory_mb(board.pid)

@@ -1,5 +1,6 @@
 """Sessions for boards, and what a board shows of them."""
 
+from hashlib import sha256
 from typing import Any
 
 from tiller_client.board.frame import Drawn, compose
@@ -19,8 +20,8 @@ LONG = Request(
 
 
 def session(name: str, **fields: Any) -> SessionSummary:
-    """A session with this title, whose id ends with the title's letters."""
-    session_id = f"{'01K0' + name.upper():0<26}"[:26]
+    """A session with this title, from which its id follows."""
+    session_id = "01K0" + sha256(name.encode()).hexdigest()[:22].upper()
     given = {"created_at": NOW - 100, "updated_at": NOW - 60, "head": 9, "title": name}
     return SessionSummary(session_id, **({"workspace": "/src/accounts"} | given | fields))
 

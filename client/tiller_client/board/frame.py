@@ -20,8 +20,8 @@ HINTS = (
 
 KEYS_FIRST = ("? keys", "q leaves")
 
-DETAILS_FROM = 14
-"""The height of a window from which on it shows details of the chosen session."""
+TEXT_FROM, DETAILS_FROM = 14, 30
+"""The heights from which on a window shows a line, and all lines, about the chosen session."""
 
 NOTE_ROWS_MAX = 4
 
@@ -71,8 +71,10 @@ def _bottom(
 ) -> tuple[list[str], tuple[int, int] | None]:
     """The rows below the list, and the cursor's place in them if the user types."""
     rows = [""]
-    if state.row is not None and height >= DETAILS_FROM and state.typing is None:
-        rows += [*detail_rows(state.row, now, width, theme), ""]
+    if state.row is not None and height >= TEXT_FROM and state.typing is None:
+        details = detail_rows(state.row, now, width, theme)
+        rows += details[: None if height >= DETAILS_FROM else 1]
+        rows += [""] if height >= DETAILS_FROM else []
     if state.typing is not None:
         typed, cursor = _typed(state.typing, width, theme)
         return [*rows, *typed], (cursor[0] + 1, cursor[1])
@@ -121,6 +123,7 @@ def _reading(
     """The window with a text in place of the list."""
     lines = view.lines(width, theme)
     bottom: Sequence[str] = [theme.dim(cut("↑↓ PgUp PgDn scroll · Esc: back", width))]
+    typed: list[str] = []
     cursor = 0, 0
     request = state.asking.request if view.request_id else None
     if request is not None:
@@ -128,15 +131,17 @@ def _reading(
         others = max(0, len(state.requests_of(view)) - 1)
         bottom = answer_rows(state.asking, request, others, how, width, theme)
     if state.typing is not None:
-        typed, at = _typed(state.typing, width, theme)
-        cursor = max(0, height - len(typed) + at[0]), at[1]
+        typed, cursor = _typed(state.typing, width, theme)
         bottom = [*bottom, *typed]
     bottom = ["", *bottom][-(height - 2) :]
     room = max(1, height - 1 - len(bottom))
     shown = view.window(lines, width, room)
     more = len(lines) - view.top - len(shown)
     title = view.title + (f" · {more} more lines below" if more else "")
-    rows = [theme.bold(cut(title, width)), *shown, *[""] * (room - len(shown)), *bottom]
+    rows = [theme.bold(cut(title, width)), *shown, *bottom]
+    if typed:
+        cursor = len(rows) - len(typed) + cursor[0], cursor[1]
+    rows += [""] * (height - len(rows))
     asked = view.request_id if view.is_read else ""
     return Drawn(Frame(rows[:height], cursor), asked)
 

@@ -29,7 +29,7 @@ GAP = "  "
 AGE_COLUMNS = 6
 PLACE_COLUMNS_MAX, BRANCH_COLUMNS_MAX, COST_COLUMNS_MAX = 24, 30, 9
 
-PLACE_FROM, FIGURES_FROM, BRANCH_FROM = 59, 79, 99
+PLACE_FROM, FIGURES_FROM, BRANCH_FROM = 59, 79, 119
 """The columns of a row from which on it has places, figures, and branches."""
 
 TITLE_SHARE = 0.4
