@@ -164,10 +164,10 @@ async def measure_board(daemon: Daemon, sessions: int) -> str:
         drawn.append(board.read_at - began)
         before = cpu_s(board.pid)
         for number in range(BOARD_KEYS):
-            frame = board.written.count(BEGIN)
+            row = board.rows[board.cursor[0]]
             pressed = time.perf_counter()
             board.press(DOWN if number // 8 % 2 == 0 else UP)
-            await board.until(lambda board=board, frame=frame: board.written.count(BEGIN) > frame)
+            await board.until(lambda board=board, row=row: board.rows[board.cursor[0]] != row)
             (keyed if number else first).append(board.read_at - pressed)
         cpu_ms = (cpu_s(board.pid) - before) * 1000 / BOARD_KEYS
         memory = memory_mb(board.pid)

@@ -135,12 +135,14 @@ class Board:
 
     def _read_keys(self) -> None:
         """Carry out the keys that have come."""
-        for key in self._keyboard.read_keys():
+        keys = self._keyboard.read_keys()
+        for key in keys:
             self._press(key)
         if self._keyboard.closed:
             self._ended.set()
-        self._pace.key_came()
-        self.draw()
+        if keys:
+            self._pace.key_came()
+            self.draw()
 
     def _press(self, pressed: KeyPress) -> None:
         key, text = pressed.key, pressed.data
