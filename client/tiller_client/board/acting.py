@@ -19,6 +19,7 @@ from tiller_client.rendering.style import Theme
 from tiller_client.rendering.text import cut
 from tiller_protocol.answers import AnyResult, Created, SessionDiffResult
 from tiller_protocol.ops import AnyOp, SessionArchive, SessionCreate, SessionDiff, UserInput
+from tiller_protocol.turns import Queued
 
 DIFF_LINES_MAX = 20_000
 """More lines of a diff are left out: nobody scrolls so far, and each key draws anew."""
@@ -107,13 +108,13 @@ class Actor:
             images, files = ((), ()) if key.host else attachments(act.text, session.workspace)
             delivery = "queue" if act.queue else auto
             op = UserInput(key.session_id, act.text, images, files, delivery)
-            await self._op(key.host, op)
+            result = await self._op(key.host, op)
         except TillerError as error:
             if state.typing is None and state.view is None:
                 state.typing = Typing("message", Line.of(act.text), act.row)
             state.say(f"not sent: {error}")
         else:
-            state.say(f"{'queued' if act.queue else 'sent'}: {act.text}")
+            state.say(f"{'queued' if isinstance(result, Queued) else 'sent'}: {act.text}")
 
     async def _create(self, act: Create) -> None:
         host, state = act.key.host, self._state

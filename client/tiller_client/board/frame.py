@@ -100,18 +100,16 @@ def _typed(typing: Typing, width: int, theme: Theme) -> tuple[list[str], tuple[i
     name = typing.row.name if typing.row else ""
     match typing.purpose:
         case "filter":
-            title = (
-                "filter: words, repo:NAME, host:NAME, group:NAME · Enter keeps it, Esc shows all"
-            )
+            title = "filter: Enter keeps it, Esc ends it · words, repo:NAME, host:NAME, group:NAME"
         case "new":
             where = one_line(typing.row.session.workspace) if typing.row else ""
-            title = f"new session in {where} · Enter starts it, without a text in a chat; Esc: back"
+            title = f"new session: Enter starts it, or opens a chat without a text · {where}"
         case "answer":
-            title = f"your answer to {name} · Enter answers, Esc: back"
+            title = f"your answer, then Enter; Esc: back · {name}"
         case "message":
             working = typing.row is not None and typing.row.session.status != "idle"
             how = "Enter steers, Tab queues" if working else "Enter starts a turn"
-            title = f"message to {name} · {how}, Esc: back"
+            title = f"message: {how}; Esc: back · {name}"
     shown = editor_rows(typing.line.text, typing.line.at, width)
     cursor = (shown.cursor[0] + 1, shown.cursor[1])
     return [theme.asking(cut(title, width)), *shown.rows], cursor

@@ -140,7 +140,10 @@ def _result(session: SessionSummary) -> str:
 
 def has_failed(session: SessionSummary) -> bool:
     """Whether the last turn ended without completing, and not because a user interrupted it."""
-    return state_word(session) in ("failed", "limit", "blocked")
+    word = state_word(session)
+    return word in ("failed", "limit", "blocked") or (
+        word == "interrupted" and bool(session.reason)
+    )
 
 
 def changes(session: SessionSummary) -> str:

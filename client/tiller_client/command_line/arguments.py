@@ -161,6 +161,11 @@ def _add_turns(add: _AddParser) -> None:
     add_session(parser, default="", meaning="a new session")
     text = "the first message; it may stand without SESSION if it has several words"
     parser.add_argument("prompt", metavar="PROMPT", nargs="?", default="", help=text)
+    parser = _verb(add, "board", "board", "show all sessions in a window, live")
+    add_directory(parser, None, "only sessions of this workspace")
+    parser.flag("--follow", "with --json: print the sessions, and then every change")
+    text = "show only sessions with this word, or with repo:NAME, host:NAME or group:NAME"
+    parser.add_argument("filter", metavar="FILTER", nargs="*", help=text)
     parser = _verb(add, "turns", "exec", "run one turn and stream it")
     add_directory(parser)
     add_worktree(parser)
@@ -179,12 +184,6 @@ def _add_turns(add: _AddParser) -> None:
     add_amount(parser)
     add_ending(parser)
     add_session(parser, default="", meaning="choose from a list")
-
-    parser = _verb(add, "board", "board", "show all sessions in a window, live")
-    add_directory(parser, None, "only sessions of this workspace")
-    parser.flag("--follow", "with --json: print the sessions, and then every change")
-    text = "show only sessions with this word, or with repo:NAME, host:NAME or group:NAME"
-    parser.add_argument("filter", metavar="FILTER", nargs="*", help=text)
 
     parser = _verb(add, "follow", "attach", "follow a session from its first event on")
     add_span(parser)
