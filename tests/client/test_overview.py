@@ -144,3 +144,17 @@ def test_a_lost_publication_of_a_busy_session_is_noticed(
             resolved = RequestResolved(ASKED.id, "once", by="x")
             daemon.add(ONE, [resolved, SessionTitled("went on")], lost=True)
             heard.until_titles("", "went on")
+
+
+def test_a_session_that_was_deleted_goes(
+    places: Places, hosts: list[FollowedHost], heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overview, "SILENCE_S", 0.1)
+    monkeypatch.setattr(overview, "WHOLE_S", 0.2)
+    with FakeDaemon(places.runtime) as daemon:
+        begin(daemon, ONE, "one")
+        begin(daemon, TWO, "two")
+        with Overview(hosts[:1], heard.inbox.put):
+            heard.until_titles("", "one", "two")
+            del daemon.sessions[ONE]
+            heard.until_titles("", "two")

@@ -22,8 +22,9 @@ LONG = Request(
 def session(name: str, **fields: Any) -> SessionSummary:
     """A session with this title, from which its id follows."""
     session_id = "01K0" + sha256(name.encode()).hexdigest()[:22].upper()
-    given = {"created_at": NOW - 100, "updated_at": NOW - 60, "head": 9, "title": name}
-    return SessionSummary(session_id, **({"workspace": "/src/accounts"} | given | fields))
+    given: dict[str, Any] = {"workspace": "/src/accounts", "title": name, "head": 9}
+    given |= {"created_at": NOW - 100, "updated_at": NOW - 60}
+    return SessionSummary(session_id, **(given | fields))
 
 
 def in_every_group() -> list[SessionSummary]:

@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
@@ -57,6 +58,7 @@ class Board:
         self._actor: Actor | None = None
         self._is_lent = False
         self._after_escape = False
+        self._failure: BaseException | None = None
 
     async def run(self, hosts: Sequence[FollowedHost]) -> None:
         """Show the board until the user leaves it."""
@@ -74,6 +76,7 @@ class Board:
         by_label = {host.label: host for host in hosts}
         self._actor = Actor(self._state, by_label, clients, self._lend, pace.soon)
         self._opening.inbox.notify = lambda: loop.call_soon_threadsafe(pace.soon)
+        loop.set_exception_handler(self._fail)
         tick = asyncio.create_task(self._tick())
         try:
             with keyboard.raw_mode(), keyboard.attach(self._read_keys):
@@ -88,6 +91,13 @@ class Board:
             self._painter.end()
             for client in clients.values():
                 client.blocking.close()
+        if self._failure is not None:
+            raise self._failure
+
+    def _fail(self, _loop: object, context: dict[str, Any]) -> None:
+        """End the board after a defect, so that it is reported."""
+        self._failure = context.get("exception") or RuntimeError(context["message"])
+        self._ended.set()
 
     def draw(self) -> None:
         """Draw the state, unless another program has the terminal or it is too early."""

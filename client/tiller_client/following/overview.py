@@ -33,8 +33,9 @@ REFRESH_S = 0.1
 SILENCE_S = 4.0
 """Time without a question after which to ask for busy sessions: a publication may be lost."""
 
-WHOLE_S = 60.0
-"""Time after which to ask for all sessions: only that shows which ones were deleted."""
+WHOLE_S, WHOLE_MANY_S, MANY = 10.0, 60.0, 100
+"""Time after which to ask for all sessions, as only that shows which ones were deleted. If there
+are `MANY`, it is longer, as the answer has 400 bytes for each."""
 
 RETRY_S = 0.5
 """Time between two attempts to reach a host."""
@@ -132,7 +133,7 @@ class _Link:
                 self._ask_all(connection)
                 while not self._closed.is_set():
                     if not socket.sources:
-                        raise LinkLost("the daemon has ended")
+                        raise LinkLost("the connection to the daemon was lost")
                     self._wait(socket.sources, self._wait_s)
                     self._dirty |= _sessions_of(socket.drain_all())
                     if self._wait_s <= 0:
@@ -148,7 +149,8 @@ class _Link:
         select.select([*sources, self._wakeup.fd], [], [], max(0.0, longest_s))
 
     def _ask_due(self, connection: DaemonConnection) -> None:
-        if time.monotonic() - self._whole_at > WHOLE_S:
+        whole_s = WHOLE_S if len(self._known) < MANY else WHOLE_MANY_S
+        if time.monotonic() - self._whole_at > whole_s:
             self._ask_all(connection)
             return
         wanted = self._dirty or {one.session_id for one in self._known.values() if _is_busy(one)}

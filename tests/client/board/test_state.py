@@ -20,7 +20,7 @@ SESSIONS = st.builds(
 ALL_NEWS = st.lists(
     st.builds(
         lambda label, changed, gone, whole, problem: News(
-            label, NOW, {one.session_id: one for one in changed}.values(), gone, whole, problem
+            label, NOW, [*{one.session_id: one for one in changed}.values()], gone, whole, problem
         ),
         st.sampled_from(["", "box"]), st.lists(SESSIONS, max_size=4),
         st.lists(st.sampled_from([session(f"s{n}").session_id for n in range(10)]), max_size=2),
