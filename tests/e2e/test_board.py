@@ -127,9 +127,9 @@ async def test_the_board_outlives_its_daemon(
     board = ChatTerminal.start(daemon, "board", size=(110, 30))
     await board.sees("Make it", HINTS)
     await daemon.terminate()
-    await board.sees("! this machine not heard", "Make it")
+    await board.sees("! this machine has said nothing", "Make it")
     daemon.start()
-    await board.until(lambda: "not heard" not in board.screen and "Make it" in board.screen)
+    await board.until(lambda: "said nothing" not in board.screen and "Make it" in board.screen)
     board.close()
 
 

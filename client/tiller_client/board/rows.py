@@ -115,7 +115,8 @@ def top_rows(state: BoardState, now: float, width: int, theme: Theme) -> list[st
     rows = [theme.bold(cut(" · ".join(parts), width))]
     for label, host in state.hosts.items():
         if host.is_stale(now) and (host.heard_at or host.problem):
-            since = f"not heard for {age(now - host.heard_at)}" if host.heard_at else "not reached"
+            silence = f"has said nothing for {age(now - host.heard_at)}"
+            since = silence if host.heard_at else "can't be reached"
             name = label or "this machine"
             why = f": {host.problem}" if host.problem else ""
             rows.append(theme.asking(cut(f"! {name} {since}{why}", width)))

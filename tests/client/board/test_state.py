@@ -71,11 +71,11 @@ def test_the_chosen_session_stays_chosen_while_it_is_there(all_news: list[News],
 def test_rows_of_a_host_that_says_nothing_stay_and_come_back_without_loss() -> None:
     state = board(session("one"), label="box")
     state.take(News("box", NOW, problem="ssh can't reach box"))
-    assert "! box not heard for 0 s: ssh can't reach box" in shown(state)
+    assert "! box has said nothing for 0 s: ssh can't reach box" in shown(state)
     assert [row.name for row in state.rows] == ["one"]
     state.take(News("box", NOW + 9, [session("two")], whole=True))
     assert [row.name for row in state.rows] == ["two"]
-    assert "box not heard" not in shown(state)
+    assert "has said nothing" not in shown(state)
 
 
 def test_a_host_that_is_silent_for_long_is_stale_without_a_problem() -> None:

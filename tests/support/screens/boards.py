@@ -122,7 +122,7 @@ BOARD_SCREENS = (
     ),
     BoardScreen(
         "hosts", "Sessions on two machines, of which one can't be reached.",
-        lambda _: _several_hosts(), ("! box not heard for 3 min", "box:vision"),
+        lambda _: _several_hosts(), ("! box has said nothing for 3 min", "box:vision"),
     ),
     BoardScreen(
         "answering", "A request is answered.", _answering,
