@@ -1,6 +1,7 @@
 """The application: a board in one terminal, from its first frame until the user leaves."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
@@ -75,7 +76,12 @@ class Board:
         clients = {host.label: Client(NAME, places=host.pool.places) for host in hosts}
         by_label = {host.label: host for host in hosts}
         self._actor = Actor(self._state, by_label, clients, self._lend, pace.soon)
-        self._opening.inbox.notify = lambda: loop.call_soon_threadsafe(pace.soon)
+
+        def notify() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has just ended
+                loop.call_soon_threadsafe(pace.soon)
+
+        self._opening.inbox.notify = notify
         loop.set_exception_handler(self._fail)
         tick = asyncio.create_task(self._tick())
         try:

@@ -2,6 +2,7 @@
 
 import contextlib
 import queue
+import termios
 import time
 from collections.abc import Callable, Mapping
 
@@ -45,6 +46,7 @@ class Opening:
         """Do not draw yet."""
         self.state = state
         self.inbox = Inbox()
+        self._descriptor = descriptor
         self.painter = Painter(descriptor, environ, fills=True)
         self.look = Look(self.painter.size[0] - 1, theme_for(environ))
         self.look.follows_background = follows_background(environ)
@@ -58,6 +60,8 @@ class Opening:
             self.look.be(kind)
         self.painter.open_window()
         self.inbox.move(self.state, FIRST_S_MAX)
+        # What was typed before is about nothing on the board.
+        termios.tcflush(self._descriptor, termios.TCIFLUSH)
         self.look.fit(self.painter)
         size = self.painter.size
         drawn = compose(self.state, size, time.time(), time.monotonic(), self.look.theme)
