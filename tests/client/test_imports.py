@@ -15,8 +15,8 @@ import pytest
 import tiller_client
 from support.event_bodies import ended
 from support.fake_daemon import FakeDaemon
-from tiller_client.command_line import arguments
 from tiller_client.command_line.arguments import parse
+from tiller_client.command_line.verb_arguments import VERBS
 from tiller_protocol.places import Places
 
 HELP_MODULES_MAX = 85
@@ -89,7 +89,7 @@ def test_each_verb_is_known_without_the_others(capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit):
         parse(["--help"])
     listed = capsys.readouterr().out
-    verbs = [verb for verbs in arguments._VERBS.values() for verb in verbs]
+    verbs = [verb for verbs in VERBS.values() for verb in verbs]
     shown = [line.split()[0] for line in listed.splitlines() if line.startswith("    ")]
     assert shown == verbs
     for verb in verbs:
