@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from tiller_client.connecting.runtime import chosen_remote, know_remote, my_places
 from tiller_client.errors import UsageError
-from tiller_protocol.hosts import (
+from tiller_protocol.places import (
+    CONFIG_FILE,
     DESTINATION,
     DESTINATION_EXPECTED,
     HOST_LABEL,
     HOST_LABEL_EXPECTED,
+    Places,
 )
-from tiller_protocol.places import CONFIG_FILE, Places
 
 if TYPE_CHECKING:
     from tiller_client.connecting.remote import RemoteDaemon

@@ -43,6 +43,7 @@ the user's limits (`config/load.py`). Its hooks run in the same sandbox as the m
 # ruff: noqa: F401
 # pyright: reportUnusedImport=false
 
+from tiller_daemon.config.hook_schema import Hook, HookMoment, ProjectHook
 from tiller_daemon.config.lasting_rules import (
     LastingRule,
     LastingRules,
@@ -67,12 +68,9 @@ from tiller_daemon.config.schema import (
     CompactionPolicy,
     Configuration,
     ConfigurationError,
-    Hook,
-    HookMoment,
     LanguageServer,
     McpServer,
     OAuthClient,
-    ProjectHook,
     SandboxPolicy,
     Sourcegraph,
     WebSearch,

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from tiller_daemon.config.request_options import RESERVED, Options
-from tiller_protocol.hosts import (
+from tiller_protocol.places import (
     DESTINATION,
     DESTINATION_EXPECTED,
     HOST_LABEL,
