@@ -15,6 +15,9 @@ Group = Literal["needs_you", "working", "waiting", "done", "idle"]
 GROUPS: tuple[Group, ...] = get_args(Group)
 """The groups in the order of the board."""
 
+WORKTREES = ".worktrees"
+"""The end of the directory beside a checkout that has its worktrees."""
+
 GROUP_TITLES: dict[Group, str] = {
     "needs_you": "needs you",
     "working": "working",
@@ -99,13 +102,16 @@ def order(row: Row) -> tuple[int, float, str]:
 
 
 def workplace(session: SessionSummary) -> str:
-    """The name of the repository or worktree in which a session works."""
-    return one_line(session.workspace.rstrip("/").rpartition("/")[2]) or "/"
+    """The name of the repository in which a session works, or of its directory."""
+    place = session.workspace
+    if session.worktree and f"{WORKTREES}/" in place:
+        place = place.partition(f"{WORKTREES}/")[0]
+    return one_line(place.rstrip("/").rpartition("/")[2]) or "/"
 
 
 def branch(session: SessionSummary) -> str:
     """The branch on which a session works; empty if it is unknown."""
-    return one_line(session.branch)
+    return one_line(session.branch or session.worktree)
 
 
 def activity(row: Row) -> str:

@@ -12,8 +12,8 @@ from tiller_client.chat.terminal.abilities import follows_background
 from tiller_client.chat.terminal.backdrop import Backdrop
 from tiller_client.chat.terminal.typed_ahead import kept
 from tiller_client.command_line.prompt import read_workspace
+from tiller_client.connecting.hosts import configured_hosts
 from tiller_client.connecting.pool import ConnectionPool
-from tiller_client.connecting.runtime import chosen_remote, my_places
 from tiller_client.connecting.silence import Silence
 from tiller_client.errors import UsageError
 from tiller_client.following.overview import FollowedHost, Overview
@@ -63,10 +63,15 @@ def run_watch(arguments: Namespace) -> int:
 
 
 def followed_hosts() -> list[FollowedHost]:
-    """The hosts whose sessions are shown."""
-    remote = chosen_remote()
-    options = ("--host", remote.host) if remote else ()
-    return [FollowedHost("", ConnectionPool(my_places(), NAME), options)]
+    """The hosts whose sessions are shown: this machine and those of the configuration."""
+    return [
+        FollowedHost(
+            host.label,
+            ConnectionPool(host.places, NAME),
+            ("--host", host.label or host.destination) if host.destination else (),
+        )
+        for host in configured_hosts()
+    ]
 
 
 def _check_terminal() -> None:
