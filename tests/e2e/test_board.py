@@ -11,7 +11,8 @@ import pytest
 import trio
 
 from e2e.gates import Gate
-from e2e.words import always, bash, calls
+from e2e.test_worktrees import git, in_worktree
+from e2e.words import always, bash, calls, said_in
 from support.chat import ChatTerminal
 from support.daemon import Daemon
 from support.frontend import TIMEOUT_S, Frontend
@@ -209,3 +210,33 @@ async def test_programs_get_the_sessions_and_then_each_change_as_json(
         while (gone := json.loads(await line()))["type"] != "gone":
             pass
         assert gone == {"type": "gone", "host": "", "session_id": session}
+
+
+async def test_l_twice_lands_a_worktree_and_conflicts_become_a_message(
+    opens: Opens, frontend: Frontend, workspace: Path
+) -> None:
+    git(workspace, "config", "user.name", "t")
+    git(workspace, "config", "user.email", "t@example.invalid")
+    commit = "git add -A && git commit -qm Work"
+    work = calls(bash(f"echo a >>greeting.txt; {commit}"))
+    session = await in_worktree(frontend, workspace, "one", work, always("done"))
+    await frontend.say(session)
+    await frontend.turn_ended(session)
+    place = Path((await frontend.snapshot(session)).workspace)
+    board = opens("-C", str(place))
+    await board.sees("done, not seen · 1", HINTS)
+    board.press("l")
+    await board.sees("l again lands the worktree")
+    board.press("l")
+    await board.sees("landed: master is at")
+    assert (workspace / "greeting.txt").read_text() == "hello\na\n"
+    git(workspace, "commit", "-q", "--amend", "-m", "Other")
+    (workspace / "greeting.txt").write_text("else\n")
+    git(workspace, "commit", "-qam", "Else")
+    (place / "greeting.txt").write_text("more\n")
+    git(place, "commit", "-qam", "More")
+    board.press("ll")
+    await board.sees("Merge the branch `master` into `one`", "Resolve the conflicts")
+    board.press("\r")
+    await frontend.turn_ended(session, 2)
+    assert "git merge master" in said_in(frontend.requests(session)[-1].items)[-1]

@@ -6,12 +6,12 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
 from tiller_client.api.for_asyncio import Client
-from tiller_client.board.acts import Act, Create, Open, Send, ShowDiff, Submit
+from tiller_client.board.acts import Act, Create, Land, Open, Send, ShowDiff, Submit
 from tiller_client.board.line import Line
-from tiller_client.board.sessions import Key
+from tiller_client.board.sessions import Key, Row
 from tiller_client.board.state import BoardState, Typing, View
 from tiller_client.chat.attaching import attachments
-from tiller_client.errors import TillerError
+from tiller_client.errors import RejectedError, TillerError
 from tiller_client.following.overview import FollowedHost
 from tiller_client.rendering.diff import diff_lines
 from tiller_client.rendering.labels import change_line
@@ -20,6 +20,15 @@ from tiller_client.rendering.text import cut
 from tiller_protocol.answers import AnyResult, Created, SessionDiffResult
 from tiller_protocol.ops import AnyOp, SessionArchive, SessionCreate, SessionDiff, UserInput
 from tiller_protocol.turns import Queued
+from tiller_protocol.worktrees import (
+    WorktreeLand,
+    WorktreeLanded,
+    WorktreeList,
+    WorktreeListResult,
+)
+
+COMMIT_CHARS = 12
+"""How much of a commit's id a note shows."""
 
 DIFF_LINES_MAX = 20_000
 """More lines of a diff are left out: nobody scrolls so far, and each key draws anew."""
@@ -60,6 +69,8 @@ class Actor:
                 self._begin(act.key.host, self._create(act))
             case ShowDiff():
                 self._begin(act.key.host, self._show_diff(act))
+            case Land():
+                self._begin(act.row.key.host, self._land(act.row))
             case Open():
                 self._spawn(self._open(act.key))
             case _:
@@ -145,6 +156,35 @@ class Actor:
             state.say(f"{act.name} has changed no file{some}")
         elif state.view is None and state.typing is None:
             state.view = View(f"changes of {act.name}", _lines_of(found), act.key)
+
+    async def _land(self, row: Row) -> None:
+        """Land a session's worktree; conflicts become a message that the user may send."""
+        state, host = self._state, row.key.host
+        try:
+            found = await self._op(host, WorktreeList(row.session.workspace))
+            assert isinstance(found, WorktreeListResult)
+            tree = next(
+                (
+                    one
+                    for one in found.worktrees
+                    if f"{row.session.workspace}/".startswith(f"{one.path}/")
+                ),
+                None,
+            )
+            if tree is None:
+                state.say(f"the worktree of {row.name} is not there any more")
+                return
+            landed = await self._op(host, WorktreeLand(tree.id))
+            assert isinstance(landed, WorktreeLanded)
+        except RejectedError as error:
+            state.say(str(error))
+            task = error.answer.data.get("task")
+            if error.answer.code == "conflict" and state.typing is None and state.view is None:
+                state.typing = Typing("message", Line.of(str(task)), row)
+        except TillerError as error:
+            state.say(str(error))
+        else:
+            state.say(f"{row.name} landed: {landed.onto} is at {landed.commit[:COMMIT_CHARS]}")
 
     async def _open(self, key: Key) -> None:
         options = self._hosts[key.host].options

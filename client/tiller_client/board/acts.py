@@ -49,6 +49,12 @@ class ShowDiff(NamedTuple):
     name: str
 
 
+class Land(NamedTuple):
+    """Bring the commits of a session's worktree onto its base branch."""
+
+    row: Row
+
+
 class Do(NamedTuple):
     """Do something that is about no session."""
 
@@ -56,4 +62,4 @@ class Do(NamedTuple):
     """`leave`, `suspend` or `redraw`."""
 
 
-Act = Submit | Send | Create | Open | ShowDiff | Do
+Act = Submit | Send | Create | Open | ShowDiff | Land | Do

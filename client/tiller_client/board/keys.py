@@ -5,7 +5,7 @@ No letter that answers a request does any harm in the list, where the user may p
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tiller_client.board.acts import Act, Create, Do, Open, Send, ShowDiff, Submit
+from tiller_client.board.acts import Act, Create, Do, Land, Open, Send, ShowDiff, Submit
 from tiller_client.board.filtering import Filter
 from tiller_client.board.line import Line
 from tiller_client.board.sessions import GROUPS, Row
@@ -25,6 +25,7 @@ KEYS_SHOWN = (
     ("s", "write a message: Enter steers the running turn or starts one, Tab queues"),
     ("i i", "interrupt the running turn"),
     ("d", "show what the session has changed"),
+    ("l l", "land the session's worktree: bring its commits onto the branch it came from"),
     ("m", "mark the session as seen"),
     ("x", "archive the session; u brings the last one back"),
     ("c", "create a session in the same directory, with a first message or in a chat"),
@@ -36,6 +37,7 @@ KEYS_SHOWN = (
 )
 
 INTERRUPT = "i again interrupts"
+LAND = "l again lands the worktree of"
 NOTHING_ASKED = "asks nothing now"
 ANSWERED_ELSEWHERE = (
     "the request is no longer open: it was answered elsewhere, or its turn has ended"
@@ -166,6 +168,17 @@ def _diff(_state: BoardState, row: Row) -> Acts:
     return [ShowDiff(row.key, row.name)]
 
 
+def _land(state: BoardState, row: Row) -> Acts:
+    asked = f"{LAND} {row.name}"
+    if not row.session.worktree:
+        state.say(f"{row.name} works in no worktree")
+    elif state.said_before == one_line(asked):
+        return [Land(row)]
+    else:
+        state.say(asked)
+    return []
+
+
 def _mark_seen(state: BoardState, row: Row) -> Acts:
     if not row.session.unseen:
         state.say(f"{row.name} was seen already")
@@ -187,7 +200,7 @@ def _create(state: BoardState, row: Row) -> Acts:
 
 _OF_ROW: Mapping[str, Callable[[BoardState, Row], Acts]] = {
     "enter": _open, "a": _ask, "n": _next, "s": _write, "i": _interrupt, "d": _diff,
-    "m": _mark_seen, "x": _archive, "c": _create,
+    "l": _land, "m": _mark_seen, "x": _archive, "c": _create,
 }  # fmt: skip
 
 

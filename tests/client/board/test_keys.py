@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.boards import LONG, NOW, PUSH, board, drawn, pressed, read_all, session, shown
-from tiller_client.board.acts import Create, Do, Open, Send, ShowDiff, Submit
+from tiller_client.board.acts import Create, Do, Land, Open, Send, ShowDiff, Submit
 from tiller_client.board.state import BoardState
 from tiller_client.chat.rows import PROMPT
 from tiller_client.following.overview import News
@@ -42,6 +42,15 @@ def test_i_interrupts_only_if_it_is_pressed_twice_for_the_same_session() -> None
     assert pressed(state, "i", "down", "i", "up", "i") == []
     (act,) = pressed(state, "i")
     assert act.op == Interrupt(state.row.session.session_id if state.row else "")
+
+
+def test_l_lands_a_worktree_only_if_it_is_pressed_twice() -> None:
+    state = board(session("apart", worktree="apart"))
+    assert pressed(state, "l", "d", "l")[1:] == []
+    assert pressed(state, "l") == [Land(state.rows[0])]
+    state = board(ENDED)
+    assert pressed(state, "l", "l") == []
+    assert "works in no worktree" in shown(state)
 
 
 def test_a_session_is_marked_as_seen_up_to_its_last_event() -> None:
