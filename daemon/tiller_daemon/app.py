@@ -150,7 +150,7 @@ async def serve(
             supervisor = Supervisor(services, search)
             server_nursery.start_soon(search.run)
             server_nursery.start_soon(notifier.run, supervisor.presence.quiet_s)
-            server_nursery.start_soon(awake.run)
+            server_nursery.start_soon(awake.run, lambda: supervisor.turns_running > 0)
             await _serve_sessions(services, supervisor, held, transport, live, task_status)
             server_nursery.cancel_scope.cancel()
     log.info("stopped")

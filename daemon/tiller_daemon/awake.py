@@ -31,13 +31,16 @@ SAID_BYTES_MAX: Final = 1_000
 ABOUT_STATUS: Final = (b"status_changed", b"turn_ended")
 """Every encoded event that matters here contains one of these."""
 
+RECHECK_S: Final = 60.0
+"""How often to look whether a turn is running at all: the end of one that crashed is no event."""
+
 INHIBIT: Final = (
     "systemd-inhibit", "--what=idle:sleep", "--who=tiller", "--why=A session is at work",
     "--mode=block", "cat",
 )  # fmt: skip
 """`cat` ends when the daemon closes its input, or dies."""
 
-CAFFEINATE: Final = ("/usr/bin/caffeinate", "-i", "-s", "/bin/cat")
+CAFFEINATE: Final = ("caffeinate", "-i", "-s", "cat")
 
 
 class Awake:
@@ -48,11 +51,16 @@ class Awake:
         is_wanted: Callable[[], bool],
         directory: Path,
         variables: Callable[[], Mapping[str, str]],
+        command: Sequence[str] = CAFFEINATE if sys.platform == "darwin" else INHIBIT,
     ) -> None:
-        """The program runs in `directory`, with `variables` as far as they load no code."""
+        """The program runs in `directory`, with `variables` as far as they load no code.
+
+        The first and the last word of `command` are programs; the last one ends with its input.
+        """
         self._is_wanted = is_wanted
         self._directory = directory
         self._variables = variables
+        self._given = command
         self._working: set[str] = set()
         self._changed = trio.Event()
 
@@ -70,12 +78,15 @@ class Awake:
                 return
         self._changed.set()
 
-    async def run(self) -> None:
-        """Hold the lock whenever a session works, until cancelled."""
+    async def run(self, is_busy: Callable[[], bool]) -> None:
+        """Hold the lock whenever a session works, until cancelled.
+
+        `is_busy` tells whether any turn is running.
+        """
         while True:
             while not self._must_hold():
                 await self._next()
-            await self._hold()
+            await self._hold(is_busy)
 
     def _must_hold(self) -> bool:
         return bool(self._working) and self._is_wanted()
@@ -84,7 +95,7 @@ class Awake:
         await self._changed.wait()
         self._changed = trio.Event()
 
-    async def _hold(self) -> None:
+    async def _hold(self, is_busy: Callable[[], bool]) -> None:
         """Run the program as long as a session works; if it fails, wait before the next attempt."""
         try:
             arguments = self._command()
@@ -95,7 +106,7 @@ class Awake:
         said, failed = "", trio.Event()
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._until_rest, nursery.cancel_scope)
+                nursery.start_soon(self._until_rest, is_busy, nursery.cancel_scope)
                 await process.exited()
                 failed.set()
                 said = await _said(process)
@@ -107,22 +118,27 @@ class Awake:
 
     def _command(self) -> Sequence[str]:
         """Return the command line; raises `CommandProblem`."""
-        if sys.platform == "darwin":
-            return CAFFEINATE
-        programs = {name: find_program(name) for name in (INHIBIT[0], INHIBIT[-1])}
-        for name, path in programs.items():
-            if path is None:
-                raise CommandProblem(why_missing(name))
-        return (str(programs[INHIBIT[0]]), *INHIBIT[1:-1], str(programs[INHIBIT[-1]]))
+        first, *between, last = self._given
+        return _found(first), *between, _found(last)
 
-    async def _until_rest(self, scope: trio.CancelScope) -> None:
+    async def _until_rest(self, is_busy: Callable[[], bool], scope: trio.CancelScope) -> None:
         while self._must_hold():
-            await self._next()
+            with trio.move_on_after(RECHECK_S) as silence:
+                await self._next()
+            if silence.cancelled_caught and not is_busy():
+                self._working.clear()
         scope.cancel()
 
     async def _failed(self, reason: str) -> None:
         log.warning("not_kept_awake", reason=reason)
         await trio.sleep(RETRY_S)
+
+
+def _found(program: str) -> str:
+    """Return the trusted path of a program; raises `CommandProblem`."""
+    if (path := find_program(program)) is None:
+        raise CommandProblem(why_missing(program))
+    return path
 
 
 async def _said(process: ServerProcess) -> str:
