@@ -10,7 +10,6 @@ import pytest
 import structlog
 import trio
 
-from tiller_daemon import awake as awake_module
 from tiller_daemon.awake import Awake
 from tiller_protocol.codec import encode_event
 from tiller_protocol.events import LIFECYCLE_TOPIC, Event, StatusChanged, StatusName
@@ -44,7 +43,7 @@ async def until(wanted: Callable[[], bool]) -> None:
 async def test_a_turn_whose_end_was_lost_does_not_keep_the_machine_awake_for_ever(
     nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(awake_module, "RECHECK_S", 0.01)
+    monkeypatch.setattr("tiller_daemon.awake.RECHECK_S", 0.01)
     awake = Awake(lambda: True, tmp_path, lambda: dict(os.environ), ("env", "cat"))
     looked = 0
 
