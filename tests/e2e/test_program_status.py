@@ -15,6 +15,7 @@ from e2e.chat.conftest import opens as opens
 from e2e.words import calls, read, text
 from support.chat import ChatTerminal
 from support.daemon import Daemon
+from support.frontend import Frontend
 from support.tmux import TMUX, Tmux
 from tiller_daemon.models.scripted import CallPart
 
@@ -95,6 +96,23 @@ async def test_attach_leaves_nothing(runs: Opens, daemon: Daemon) -> None:
     terminal = runs("attach", "last", "--until-idle")
     assert await terminal.end() == 0
     assert reports(terminal.written)[-1] == CLEAR
+
+
+async def test_a_board_tells_what_its_sessions_do_and_leaves_nothing(
+    runs: Opens, frontend: Frontend, workspace: Path
+) -> None:
+    asks = calls(CallPart("question", arguments={"text": "Which colour?"}))
+    session_id = await frontend.session(workspace, asks, text("Blue it is."))
+    board = runs("board", "-C", str(workspace), size=(100, 20))
+    await board.until(lambda: [one["state"] for one in reports(board.written)] == ["idle"])
+    await frontend.say(session_id)
+    await board.until(lambda: reports(board.written)[-1].get("kind") == "question")
+    by_id = {one.get("id", ""): one for one in reports(board.written)}
+    assert len(by_id) == 2
+    assert {one["state"] for one in by_id.values()} == {"blocked"}
+    board.press("q")
+    assert await board.end() == 0
+    assert reports(board.written)[-1] == CLEAR
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from tiller_client.board.acts import Do
 from tiller_client.board.frame import compose
 from tiller_client.board.keys import close_request_if_gone, press
 from tiller_client.board.opening import Opening
+from tiller_client.board.sessions import Row
 from tiller_client.chat.asking import SEEN_S_MIN
 from tiller_client.chat.terminal.backdrop import kind_of
 from tiller_client.chat.terminal.keyboard import LINE_BREAK, Keyboard
@@ -24,6 +25,9 @@ from tiller_client.chat.terminal.pace import Pace
 from tiller_client.chat.terminal.painter import ASK
 from tiller_client.chat.terminal.sequences import FOCUS_IN, FOCUS_OUT, LONE_ESC
 from tiller_client.following.overview import FollowedHost
+from tiller_client.program_status.changes import StatusChanges
+from tiller_client.program_status.records import records_of_sessions
+from tiller_client.program_status.report import is_wanted
 
 NAME = "tiller board"
 """The name of this frontend."""
@@ -60,6 +64,9 @@ class Board:
         self._is_lent = False
         self._after_escape = False
         self._failure: BaseException | None = None
+        self._status = StatusChanges(is_wanted=is_wanted(os.environ))
+        self._told: Sequence[Row] | None = None
+        """The rows when the terminal was last told what the sessions do."""
 
     async def run(self, hosts: Sequence[FollowedHost]) -> None:
         """Show the board until the user leaves it."""
@@ -94,7 +101,7 @@ class Board:
             tick.cancel()
             self._actor.end()
             pace.stop()
-            self._painter.end()
+            self._painter.end(self._status.end())
             for client in clients.values():
                 client.blocking.close()
         if self._failure is not None:
@@ -118,7 +125,8 @@ class Board:
         self._pace.drawn()
         self._asked = drawn.asked
         ask = ASK if self._pace.asks else ""
-        written = painter.paint((), drawn.frame, size, self._new_title(), ask)
+        escapes = self._new_title() + self._new_status()
+        written = painter.paint((), drawn.frame, size, escapes, ask)
         self._pace.written(asked=written and bool(ask))
 
     def _begin(self) -> None:
@@ -135,6 +143,15 @@ class Board:
             return ""
         self._title = title
         return f"\x1b]2;{title}\x1b\\"
+
+    def _new_status(self) -> str:
+        """The escapes that tell the terminal what the sessions do; empty if nothing is new."""
+        rows = self._state.rows
+        if rows is self._told:
+            return ""
+        self._told = rows
+        sessions = (one for host in self._state.sessions.values() for one in host.values())
+        return self._status.update(records_of_sessions(sessions))
 
     def _seen(self) -> None:
         """Note that the last frame is on the screen, so that keys may answer its request."""
@@ -197,13 +214,13 @@ class Board:
         await self._pace.settle()
         try:
             with keyboard.detach(), keyboard.cooked_mode():
-                painter.end()
+                painter.end(self._status.end())
                 painter.close_window()
                 status = await asyncio.to_thread(use)
                 painter.open_window()
         finally:
             self._is_lent = False
-            self._title = ""
+            self._title, self._told = "", None
         self._begin()
         return status if isinstance(status, int) else 0
 
