@@ -257,7 +257,8 @@ class EditorSession:
             case TurnEnded(outcome="completed"):  # other outcomes may mean that the daemon stops
                 self._refresh_offer()
                 # Whoever prompts in an editor sees the answer there.
-                self._connection.submit(SessionMarkSeen(self.id, event.seq))
+                with contextlib.suppress(RejectedError), self._connection.unless_stopped():
+                    self._connection.submit(SessionMarkSeen(self.id, event.seq))
             case _:
                 pass
 
