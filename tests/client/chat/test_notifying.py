@@ -1,6 +1,6 @@
 """When a person who looks elsewhere is called, and what the window's title says."""
 
-from tiller_client.chat.terminal.notifying import BELL, TITLE_CHARS_MAX, Notifier
+from tiller_client.chat.terminal.notifying import BELL, LOOKS_S, TITLE_CHARS_MAX, Notifier
 from tiller_protocol.items import Request
 from tiller_protocol.snapshot import Snapshot
 
@@ -34,6 +34,17 @@ def test_nobody_is_called_who_sees_it() -> None:
     assert notifier.take(snapshot) == ""
     notifier.has_focus = False
     assert notifier.take(snapshot) == "", "it was seen before the focus went"
+
+
+def test_a_window_that_is_left_open_is_not_looked_at() -> None:
+    notifier = Notifier()
+    assert not notifier.is_seen(0)
+    notifier.key_came(0)
+    assert notifier.is_seen(LOOKS_S - 1)
+    assert not notifier.is_seen(LOOKS_S), "its user has gone, or only reads"
+    notifier.key_came(100)
+    notifier.has_focus = False
+    assert not notifier.is_seen(101)
 
 
 def test_the_title_says_what_the_session_does() -> None:
