@@ -20,6 +20,7 @@ POINTS: Final = (pytest.param(3, id="some"), pytest.param(60, id="many", marks=M
 """At how many lines to kill; with `many`, at 300 in all."""
 
 
+@pytest.mark.promise("B62")
 @pytest.mark.parametrize("points", POINTS)
 @pytest.mark.parametrize("scenario", ["make", "merge", "rebase", "squash", "remove"])
 def test_no_death_leaves_half_a_worktree_or_loses_a_file(

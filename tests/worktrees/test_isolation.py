@@ -143,6 +143,7 @@ def outside(jail: Jail, own: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.promise("B61")
 @pytest.mark.parametrize("who", WHO)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 async def test_no_approved_command_in_a_worktree_changes_anything_outside(
