@@ -5,6 +5,7 @@ A program of its own, as it waits for all its children: `crash_points.py SCENARI
 
 import ctypes
 import os
+import re
 import shutil
 import signal
 import sys
@@ -26,6 +27,9 @@ SUBREAPER: Final = 36
 
 NEVER: Final = 0
 """No line has this number."""
+
+DONE: Final = re.compile("has all commits of|was removed")
+"""What landing and removing say if they are done already."""
 
 PACKAGE: Final = f"{os.sep}tiller_daemon{os.sep}worktrees{os.sep}"
 
@@ -119,8 +123,11 @@ def at_points(
         await worktrees.recover()
         check_whole(prepared, worktrees)
         # What was interrupted can be done, unless it has been done.
-        with suppress(WorktreeProblem, ValueError):
+        try:
             await act(prepared)
+        except WorktreeProblem as problem:
+            if not DONE.search(str(problem)):
+                raise
         check_whole(prepared, worktrees)
 
     keep(tmp_path, prepared)

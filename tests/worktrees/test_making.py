@@ -170,6 +170,19 @@ async def test_a_branch_that_the_user_moves_is_left_alone(ground: Ground) -> Non
     assert git(ground.main, "rev-parse", f"refs/tiller/worktrees/{made.record.id}/head") == head
 
 
+async def test_a_daemon_that_dies_before_it_notes_a_moved_branch_moves_it_again(
+    ground: Ground,
+) -> None:
+    worktrees = ground.worktrees()
+    made = await made_in(ground.main, worktrees)
+    commit(made.workspace, "one more")
+    assert await worktrees.publish(str(made.workspace)) == ""
+    worktrees.records.put(made.record)  # as it was before
+    head = commit(made.workspace, "and another")
+    assert await worktrees.publish(str(made.workspace)) == ""
+    assert git(ground.main, "rev-parse", "one") == head
+
+
 async def test_a_copied_file_is_never_what_a_link_leads_to(ground: Ground) -> None:
     secret = ground.root / "secret"
     secret.write_text("secret")

@@ -54,22 +54,28 @@ async def publish(records: Records, make: MakeSandbox, record: Record) -> Record
     head = await head_of(make, record)
     if head == record.published:
         return record
+    repository, ref = record.origin.repository, f"refs/heads/{record.name}"
+    kept = f"{KEPT}/{record.id}/head"
+    # A daemon may have died between moving the branch and storing the record.
+    ours = (record.published, await _value(repository, kept), head)
     await _take(make, record, head)
-    await git(record.origin.repository, "update-ref", f"{KEPT}/{record.id}/head", head)
-    ref, kept = f"refs/heads/{record.name}", f"Its commits are kept as {KEPT}/{record.id}/head."
-    if place := (await branches_in_use(record.origin.repository)).get(record.name):
-        why = f"The branch `{record.name}` is checked out in {place}, so it was not moved. {kept}"
-        raise BranchMoved(why)
-    try:
-        await git(record.origin.repository, "update-ref", ref, head, record.published)
-    except GitFailed:
-        why = (
-            f"The branch `{record.name}` has other commits than the worktree, so it was not moved."
-        )
-        raise BranchMoved(f"{why} {kept}") from None
+    await git(repository, "update-ref", kept, head)
+    if place := (await branches_in_use(repository)).get(record.name):
+        why = f"The branch `{record.name}` is checked out in {place}, so it was not moved."
+        raise BranchMoved(f"{why} Its commits are kept as {kept}.")
+    now = await _value(repository, ref)
+    if now not in ours:
+        why = f"The branch `{record.name}` has other commits than the worktree, so it stays there."
+        raise BranchMoved(f"{why} The worktree's commits are kept as {kept}.")
+    await git(repository, "update-ref", ref, head, now)
     published = structs.replace(record, published=head)
     records.put(published)
     return published
+
+
+async def _value(repository: str, ref: str) -> str:
+    """Return the commit of a ref; empty if there is no such ref."""
+    return await git(repository, "for-each-ref", "--format=%(objectname)", ref)
 
 
 async def _take(make: MakeSandbox, record: Record, head: str) -> None:
