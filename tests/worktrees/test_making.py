@@ -221,3 +221,25 @@ async def test_a_place_that_can_not_be_written_leaves_nothing(ground: Ground) ->
         await ground.worktrees().make(ground.main, "one", "", Worktree())
     assert ground.worktrees().records.all() == ()
     assert git(ground.main, "branch", "--list", "one") == ""
+
+
+@pytest.mark.parametrize(("there", "wanted"), [("a/b", "a"), ("a", "a/b/c")])
+async def test_a_name_that_git_can_not_have_beside_another_is_refused(
+    ground: Ground, there: str, wanted: str
+) -> None:
+    git(ground.main, "branch", there)
+    with pytest.raises(WorktreeProblem, match=f"`{wanted}` beside the branch `{there}`"):
+        await ground.worktrees().make(ground.main, wanted, "", Worktree())
+    assert not ground.trees.exists()
+
+
+async def test_a_branch_that_git_refuses_leaves_nothing(ground: Ground) -> None:
+    lock = ground.main / ".git/refs/heads/one.lock"
+    lock.touch()
+    worktrees = ground.worktrees()
+    with pytest.raises(WorktreeProblem, match=r"one\.lock"):
+        await worktrees.make(ground.main, "one", "", Worktree())
+    assert worktrees.records.all() == ()
+    assert not ground.trees.exists()
+    lock.unlink()
+    assert (await made_in(ground.main, worktrees)).is_new

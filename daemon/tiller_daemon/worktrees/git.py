@@ -150,3 +150,27 @@ def _said(output: bytes, arguments: Sequence[str], status: int | None) -> str:
     name = next((one for one in words if not one.startswith("-") and "=" not in one), "")
     text = output.decode(errors="replace").strip()[-PROBLEM_CHARS_MAX:]
     return f"`git {name}` failed: {text or f'status {status}'}"
+
+
+async def branches_in_use(repository: Path | str) -> dict[str, str]:
+    """Return the branches that a repository's own work trees have checked out, and where."""
+    found: dict[str, str] = {}
+    place = ""
+    for line in (await git(repository, "worktree", "list", "--porcelain")).splitlines():
+        word, _, value = line.partition(" ")
+        if word == "worktree":
+            place = value
+        elif word == "branch":
+            found[value.removeprefix("refs/heads/")] = place
+    return found
+
+
+async def clashing_branch(repository: Path, name: str) -> str:
+    """Return a branch such as `a/b`, which keeps git from having `a` or `a/b/c`; or ""."""
+    parts = name.split("/")
+    for number in range(1, len(parts)):
+        above = "/".join(parts[:number])
+        if await succeeds(repository, "show-ref", "-q", "--verify", f"refs/heads/{above}"):
+            return above
+    short = "--format=%(refname:lstrip=2)"
+    return await git(repository, "for-each-ref", "--count=1", short, f"refs/heads/{name}/")

@@ -9,9 +9,16 @@ from typing import Literal, NamedTuple
 
 from msgspec import structs
 
-from tiller_daemon.worktrees.git import GitFailed, MakeSandbox, WorktreeProblem, git, git_inside
+from tiller_daemon.worktrees.git import (
+    GitFailed,
+    MakeSandbox,
+    WorktreeProblem,
+    branches_in_use,
+    git,
+    git_inside,
+)
 from tiller_daemon.worktrees.git import succeeds as holds
-from tiller_daemon.worktrees.making import KEPT, branches_in_use
+from tiller_daemon.worktrees.making import KEPT
 from tiller_daemon.worktrees.publishing import publish
 from tiller_daemon.worktrees.records import Record, Records
 

@@ -16,7 +16,14 @@ from typing import Final, NamedTuple
 import trio
 from msgspec import Struct, structs
 
-from tiller_daemon.worktrees.git import GitFailed, WorktreeProblem, git, succeeds
+from tiller_daemon.worktrees.git import (
+    GitFailed,
+    WorktreeProblem,
+    branches_in_use,
+    clashing_branch,
+    git,
+    succeeds,
+)
 from tiller_daemon.worktrees.records import Origin, Record, Records, exists, real
 
 COPY_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -104,6 +111,10 @@ async def plan(source: Source, wanted: Wanted, record_id: str, head: str = "") -
                 f"The branch `{name}` exists already. Leave out the base, or choose another name."
             )
         base = await _commit(repository, f"refs/heads/{name}")
+    elif clash := await clashing_branch(repository, name):
+        raise WorktreeProblem(
+            f"git can't have a branch `{name}` beside the branch `{clash}`. Choose another name."
+        )
     path = await _place(source, wanted)
     if exists(path):
         raise WorktreeProblem(f"{path} exists already. Choose another name, or remove it.")
@@ -118,19 +129,6 @@ async def plan(source: Source, wanted: Wanted, record_id: str, head: str = "") -
     return Record(record_id, name, str(path), origin, published=base)
 
 
-async def branches_in_use(repository: Path | str) -> dict[str, str]:
-    """Return the branches that a repository's own work trees have checked out, and where."""
-    found: dict[str, str] = {}
-    place = ""
-    for line in (await git(repository, "worktree", "list", "--porcelain")).splitlines():
-        word, _, value = line.partition(" ")
-        if word == "worktree":
-            place = value
-        elif word == "branch":
-            found[value.removeprefix("refs/heads/")] = place
-    return found
-
-
 async def make(records: Records, record: Record, source: Source, wanted: Wanted) -> Record:
     """Make a worktree as planned; undo everything if that fails."""
     draft = draft_of(record)
@@ -143,7 +141,7 @@ async def make(records: Records, record: Record, source: Source, wanted: Wanted)
         record = structs.replace(record, origin=structs.replace(record.origin, copied=copied))
         records.put(record)
         os.rename(draft, record.path)  # noqa: PTH104 - fails if there is something
-        return await finish(records, record)
+        return await _finish_or_take_back(records, record, draft)
     except OSError as error:
         await undo(records, record)
         raise WorktreeProblem(f"{record.path} can't be made: {error.strerror}.") from error
@@ -153,11 +151,20 @@ async def make(records: Records, record: Record, source: Source, wanted: Wanted)
         raise
 
 
+async def _finish_or_take_back(records: Records, record: Record, draft: Path) -> Record:
+    """Finish a worktree that nobody knows yet; if git refuses, leave nothing at its place."""
+    try:
+        return await finish(records, record)
+    except WorktreeProblem:
+        os.rename(record.path, draft)  # noqa: PTH104
+        raise
+
+
 async def finish(records: Records, record: Record) -> Record:
     """Make the refs of a complete worktree; repeating this does no harm."""
     wanted = [(f"{KEPT}/{record.id}/base", record.origin.base)]
     if record.origin.is_new:
-        wanted.append((f"refs/heads/{record.name}", record.origin.base))
+        wanted.insert(0, (f"refs/heads/{record.name}", record.origin.base))
     for ref, commit in wanted:
         if not await succeeds(record.origin.repository, "show-ref", "-q", "--verify", ref):
             await git(record.origin.repository, "update-ref", ref, commit, NO_COMMIT)

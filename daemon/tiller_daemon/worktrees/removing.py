@@ -13,9 +13,16 @@ import trio
 from msgspec import structs
 
 from tiller_daemon.sandbox.known_paths import is_product
-from tiller_daemon.worktrees.git import MakeSandbox, WorktreeProblem, git, git_inside, succeeds
+from tiller_daemon.worktrees.git import (
+    MakeSandbox,
+    WorktreeProblem,
+    branches_in_use,
+    git,
+    git_inside,
+    succeeds,
+)
 from tiller_daemon.worktrees.landing import check_clean
-from tiller_daemon.worktrees.making import KEPT, branches_in_use, read_plain
+from tiller_daemon.worktrees.making import KEPT, read_plain
 from tiller_daemon.worktrees.records import Record, Records, exists
 
 KEPT_DAYS: Final = 30
