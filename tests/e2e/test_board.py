@@ -146,6 +146,15 @@ async def test_without_a_window_the_plain_form_is_named(opens: Opens, daemon: Da
     assert b"tiller board needs a terminal; for lines of text: tiller ls --watch" in piped.stderr
 
 
+async def test_a_group_that_does_not_exist_is_wrong_usage(daemon: Daemon) -> None:
+    done = await trio.run_process(
+        [sys.executable, "-m", "tiller_client", "board", "--json", "group:asking"],
+        stdin=b"", capture_stderr=True, check=False, env=daemon.variables,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert b"there is no group asking; groups: needs_you, working" in done.stderr
+
+
 @asynccontextmanager
 async def lines_of(daemon: Daemon, *arguments: str) -> AsyncGenerator[Callable[[], Awaitable[str]]]:
     """Run `tiller` and yield a function that returns its next line."""

@@ -11,7 +11,8 @@ from e2e.conftest import GIT
 from e2e.test_sandbox import DEFAULT, needs_sandbox
 from e2e.words import bash, calls, text, write
 from support.daemon import Daemon
-from support.frontend import Frontend
+from support.frontend import TIMEOUT_S, Frontend
+from support.terminal import TILLER
 from tiller_daemon.models.scripted import CallPart, ScriptStep
 from tiller_protocol.answers import Created, Rejected
 from tiller_protocol.ops import SessionCreate
@@ -264,6 +265,21 @@ async def test_a_worktree_gets_files_and_its_set_up_is_the_first_turn(
     refused = await frontend.refused(WorktreeLand(tree.id))
     assert "ended with status 3" in refused.message
     await frontend.close()
+
+
+async def test_what_a_set_up_prints_is_no_part_of_the_answer(
+    new_daemon: Callable[..., Daemon], workspace: Path
+) -> None:
+    daemon = new_daemon(DEFAULT + '[worktree]\nsetup = "cat greeting.txt"\n')
+    daemon.start()
+    model = daemon.script(text("the answer"))
+    words = ("exec", "--worktree", "one", "-m", model, "-C", str(workspace), "hi")
+    with trio.fail_after(TIMEOUT_S):
+        done = await trio.run_process(
+            [*TILLER, *words], env=daemon.variables, capture_stdout=True, capture_stderr=True
+        )
+    assert done.stdout == b"the answer\n"
+    assert b"hello" in done.stderr
 
 
 async def test_sub_agents_in_worktrees_write_side_by_side(

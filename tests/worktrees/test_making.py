@@ -9,6 +9,7 @@ import pytest
 from support.worktrees import Ground, git
 from tiller_daemon.config import Worktree
 from tiller_daemon.worktrees.git import WorktreeProblem
+from tiller_daemon.worktrees.landing import Conflict
 from tiller_daemon.worktrees.removing import DAY_S, KEPT_DAYS
 from tiller_daemon.worktrees.worktrees import Made, Worktrees
 
@@ -61,7 +62,7 @@ async def test_submodules_are_filled_from_the_checkout(ground: Ground) -> None:
     head = commit(place / "vendor/lib", "more.py")
     git(place, "commit", "-qam", "Use more")
     worktrees = ground.worktrees()
-    with pytest.raises(WorktreeProblem, match="vendor/lib has commits that are only"):
+    with pytest.raises(WorktreeProblem, match=f"fetch them in {ground.main}/vendor/lib"):
         await worktrees.land(made.record, "merge", "", Worktree())
     git(
         place / "vendor/lib",
@@ -243,3 +244,31 @@ async def test_a_branch_that_git_refuses_leaves_nothing(ground: Ground) -> None:
     assert not ground.trees.exists()
     lock.unlink()
     assert (await made_in(ground.main, worktrees)).is_new
+
+
+async def test_conflicts_are_found_before_a_long_check_runs(ground: Ground) -> None:
+    worktrees = ground.worktrees()
+    made = await made_in(ground.main, worktrees)
+    commit(ground.tree("one"), "file", "theirs\n")
+    commit(ground.main, "file", "ours\n")
+    with pytest.raises(Conflict, match="in file"):
+        await worktrees.land(made.record, "merge", "", Worktree(check="touch product"))
+    assert git(ground.tree("one"), "status", "--porcelain") == ""
+
+
+async def test_nothing_is_left_to_land_after_commits_landed_as_one(ground: Ground) -> None:
+    worktrees = ground.worktrees()
+    made = await made_in(ground.main, worktrees)
+    commit(ground.tree("one"), "a")
+    commit(ground.tree("one"), "b")
+    assert (await worktrees.state_of(made.record)).ahead == 2
+    await worktrees.land(made.record, "squash", "", Worktree())
+    assert (await worktrees.state_of(worktrees.find(made.record.id))).ahead == 0
+
+
+async def test_a_worktree_whose_directory_is_gone_does_not_land(ground: Ground) -> None:
+    worktrees = ground.worktrees()
+    made = await made_in(ground.main, worktrees)
+    shutil.rmtree(ground.tree("one"))
+    with pytest.raises(WorktreeProblem, match=r"does not exist any more.*tiller worktree rm one"):
+        await worktrees.land(made.record, "merge", "", Worktree())

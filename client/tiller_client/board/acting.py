@@ -104,7 +104,7 @@ class Actor:
             self._state.answered.discard(act.answers)
             self._state.refresh()
             if isinstance(act.op, SessionArchive) and act.op.archived:
-                self._state.archived.remove(Key(act.host, act.op.session_id))
+                self._state.archived.pop(Key(act.host, act.op.session_id), None)
             self._state.say(str(error))
         else:
             self._state.say(act.done)

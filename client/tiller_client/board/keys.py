@@ -33,7 +33,7 @@ KEYS_SHOWN = (
     ("1 … 5", "show only one group; again: all"),
     ("Ctrl-L", "redraw"),
     ("Ctrl-Z", "suspend the board"),
-    ("q, Ctrl-C", "leave; the sessions go on"),
+    ("q, Ctrl-C, Ctrl-D", "leave; the sessions go on"),
 )
 
 INTERRUPT = "i again interrupts"
@@ -116,9 +116,9 @@ def _bring_back(state: BoardState) -> Acts:
     if not state.archived:
         state.say("nothing was archived here")
         return []
-    key = state.archived.pop()
+    key, name = state.archived.popitem()
     op = SessionArchive(key.session_id, archived=False)
-    return [Submit(key.host, op, f"{key.short} is back")]
+    return [Submit(key.host, op, f"{name} is back")]
 
 
 def _open(_state: BoardState, row: Row) -> Acts:
@@ -188,7 +188,7 @@ def _mark_seen(state: BoardState, row: Row) -> Acts:
 
 
 def _archive(state: BoardState, row: Row) -> Acts:
-    state.archived.append(row.key)
+    state.archived[row.key] = row.name
     done = f"archived {row.name}; u brings it back"
     return [Submit(row.key.host, SessionArchive(row.key.session_id), done)]
 
@@ -300,7 +300,10 @@ def _type(state: BoardState, typing: Typing, key: str, text: str) -> Acts:
 def _finish(state: BoardState, typing: Typing, *, queue: bool) -> Acts:
     text, row = typing.line.text.strip(), typing.row
     state.typing = None
-    if typing.purpose == "filter" or row is None:
+    if typing.purpose == "filter":
+        state.say(state.filter.problem)
+        return []
+    if row is None:
         return []
     session = row.session
     if typing.purpose == "new":

@@ -139,8 +139,9 @@ def detail_rows(row: Row, now: float, width: int, theme: Theme) -> list[str]:
         fork_line(session),
     )
     where = " · ".join(filter(None, (one_line(session.workspace), branch(session))))
-    # The title is here in full, and the activity if the row has no room for it.
-    about = " · ".join(filter(None, (one_line(session.title), activity(row))))
+    # The title is here in full, and what the row may have no room for: worktree and activity.
+    worktree = one_line(session.worktree) if width < BRANCH_FROM else ""
+    about = " · ".join(filter(None, (one_line(session.title), worktree, activity(row))))
     return [
         cut(about, width),
         theme.dim(cut(where, width)),

@@ -127,8 +127,8 @@ class BoardState:
         self.typing: Typing | None = None
         self.said = self.said_before = ""
         """The note about the last key, and the one before it, on which a second key may depend."""
-        self.archived: list[Key] = []
-        """The sessions archived here, the last one last."""
+        self.archived: dict[Key, str] = {}
+        """The names of the sessions archived here, the last one last."""
         self._rows: list[Row] | None = None
         self._total = self._at = 0
         self._longest = Longest()

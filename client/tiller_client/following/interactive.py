@@ -233,12 +233,17 @@ class InteractiveSession:
             return self._is_queued
         return event.turn_id == self.ends_with
 
+    def _is_of_others(self, event: Event) -> bool:
+        """Whether the turn is another than the one to wait for, such as a worktree's set-up."""
+        if self.ends_with is None:
+            return bool(self.ends_with_input)
+        return event.turn_id != self.ends_with
+
     def _show(self, event: Event) -> None:
         if self._console.json:
             print_json(event)
             return
-        others = self.ends_with_input and self.ends_with is None
-        if isinstance(event.body, TurnEnded) and not others:
+        if isinstance(event.body, TurnEnded) and not self._is_of_others(event):
             interrupted = event.body.outcome == "interrupted"
             self._console.final(event.body.last_message, interrupted=interrupted)
         self._console.show(self._renderer.feed(event))

@@ -28,6 +28,8 @@ NAME = "tiller board"
 def run(arguments: Namespace) -> int:
     """Show the board until the user leaves it, or print it."""
     words = Filter(" ".join(arguments.filter))
+    if words.problem:
+        raise UsageError(words.problem)
     if arguments.follow and not arguments.json:
         raise UsageError("--follow is for --json; lines for people: tiller ls --watch")
     if not arguments.json:

@@ -85,13 +85,17 @@ async def check_landable(make: MakeSandbox, record: Record, onto: str) -> Target
     return Target(target, tip, place)
 
 
-async def check_clean(make: MakeSandbox, record: Record) -> None:
-    """Raise `WorktreeProblem` if a worktree has changes that are in no commit."""
+async def check_clean(make: MakeSandbox, record: Record, or_else: str = "") -> None:
+    """Raise `WorktreeProblem` if a worktree has changes that are in no commit.
+
+    `or_else` says what else can be done about them.
+    """
     changed = await git_inside(make, record.path, "status", "--porcelain", "-z")
     if changed:
         raise WorktreeProblem(
             f"The worktree `{record.name}` has changes that are in no commit: "
-            f"{_some(changed_paths(changed))}. Commit them, or let the session do it."
+            f"{_some(changed_paths(changed))}. Commit them, let git ignore them, or let the "
+            f"session do it{or_else}."
         )
 
 
@@ -121,6 +125,12 @@ async def land(records: Records, make: MakeSandbox, record: Record, how: How, to
     return Landed(commit, target, place)
 
 
+async def check_fits(records: Records, make: MakeSandbox, record: Record, to: Target) -> None:
+    """Raise `Conflict` if a worktree's commits can't be merged into a branch."""
+    record = await publish(records, make, record)
+    await _merged_tree(record, to.branch, to.tip)
+
+
 async def show_target(make: MakeSandbox, record: Record, onto: str) -> None:
     """Move the target's branch in the worktree to its present commit, so that it can be merged."""
     ref = f"refs/heads/{onto}"
@@ -137,15 +147,21 @@ async def abort_rebase(records: Records, make: MakeSandbox, record: Record) -> N
     records.put(structs.replace(record, is_rebasing=False))
 
 
-async def _merged(record: Record, target: str, tip: str, how: How) -> str:
-    """Return a new commit with both histories, or with one for all commits of the worktree."""
-    head = record.published
+async def _merged_tree(record: Record, target: str, tip: str) -> str:
+    """Return the tree with the changes of both; raises `Conflict`."""
     merging = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z")
     # With conflicts, the status is 1 and the files follow the tree.
-    answer = await git(record.origin.repository, *merging, tip, head, ok=(1,))
+    answer = await git(record.origin.repository, *merging, tip, record.published, ok=(1,))
     tree, *conflicts = (part for part in answer.split("\0") if part)
     if conflicts:
         raise Conflict(target, tuple(conflicts))
+    return tree
+
+
+async def _merged(record: Record, target: str, tip: str, how: How) -> str:
+    """Return a new commit with both histories, or with one for all commits of the worktree."""
+    head = record.published
+    tree = await _merged_tree(record, target, tip)
     subjects = await git(
         record.origin.repository, "log", "--reverse", "--format=%s", f"{tip}..{head}", "--"
     )
@@ -191,7 +207,8 @@ async def _check_submodules(record: Record, tip: str, commit: str) -> None:
             continue
         if not await holds(theirs, "cat-file", "-e", f"{new}^{{commit}}"):
             why = f"The submodule {path} has commits that are only in the worktree."
-            raise WorktreeProblem(f"{why} Push them from there first. Nothing has changed.")
+            todo = f"Push them from there, and fetch them in {theirs}."
+            raise WorktreeProblem(f"{why} {todo} Nothing has changed.")
 
 
 def changed_paths(status: str) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ PRODUCTS: Final = frozenset(
 
 async def check_removable(make: MakeSandbox, record: Record) -> None:
     """Raise `WorktreeProblem` if anything in a worktree exists nowhere else."""
-    await check_clean(make, record)
+    await check_clean(make, record, ", or remove the worktree with --force")
     target = record.origin.base_branch
     merged = target and await succeeds(
         record.origin.repository,

@@ -163,7 +163,7 @@ class Worktrees:
         try:
             status = await git_inside(self._sandbox, record.path, "status", "--porcelain", "-z")
             changed, ahead = len(landing.changed_paths(status)), ""
-            if record.origin.base_branch:
+            if record.origin.base_branch and record.published != record.landed:
                 span = f"refs/heads/{record.origin.base_branch}..{record.published}"
                 ahead = await git(record.origin.repository, "rev-list", "--count", span)
         except GitFailed as error:
@@ -196,10 +196,17 @@ class Worktrees:
     async def land(self, record: Record, how: How, onto: str, settings: Worktree) -> Landed:
         """Land a worktree; raises `Conflict` or `WorktreeProblem`, and then nothing has changed."""
         async with self._held(record) as record:
+            if not exists(record.path):
+                raise WorktreeProblem(
+                    f"{record.path} does not exist any more. Merge the branch `{record.name}`, "
+                    f"which has its last published commit, or: tiller worktree rm {record.name}"
+                )
             target = await landing.check_landable(self._sandbox, record, onto)
-            if settings.check:
-                await self._run_script(record, settings.check, "check")
             try:
+                if settings.check:
+                    if how != "rebase":  # a long check is for nothing if there are conflicts
+                        await landing.check_fits(self.records, self._sandbox, record, target)
+                    await self._run_script(record, settings.check, "check")
                 return await landing.land(self.records, self._sandbox, record, how, target)
             except landing.Conflict as conflict:
                 await landing.show_target(self._sandbox, record, conflict.onto)

@@ -77,6 +77,11 @@ def test_a_long_list_fills_the_window_up_to_its_ends(key: str) -> None:
     assert CHOSEN in (rows[2] if key == "home" else rows[20])
 
 
+def test_sessions_with_the_same_title_are_told_apart_by_their_worktrees() -> None:
+    state = board(session("notes", worktree="notes-2", unseen=True, last_line="Done."))
+    assert drawn(state, (80, 24)).frame.rows[-2].startswith("notes · notes-2 · Done.")
+
+
 def test_groups_have_headings_with_their_numbers_in_order() -> None:
     text = shown(board(*in_every_group()), (100, 40))
     headings = ["needs you · 1", "working · 1", "waiting · 2", "done, not seen · 2", "idle · 1"]

@@ -63,10 +63,10 @@ def test_a_session_is_marked_as_seen_up_to_its_last_event() -> None:
 
 def test_an_archived_session_can_be_brought_back() -> None:
     state = board(ENDED)
-    assert [act.op for act in pressed(state, "x", "u")] == [
-        SessionArchive(ENDED.session_id),
-        SessionArchive(ENDED.session_id, archived=False),
-    ]
+    archives, brings_back = pressed(state, "x", "u")
+    assert archives.op == SessionArchive(ENDED.session_id)
+    assert brings_back.op == SessionArchive(ENDED.session_id, archived=False)
+    assert brings_back.done == f"{ENDED.title} is back"
     assert pressed(state, "u") == []
 
 
@@ -95,6 +95,14 @@ def test_the_filter_narrows_while_it_is_typed_and_esc_shows_all() -> None:
     assert len(state.rows) == 2
     pressed(state, "2")
     assert [row.name for row in state.rows] == ["works"]
+
+
+def test_a_filter_for_a_group_that_does_not_exist_names_the_groups() -> None:
+    state = board(ASKS)
+    pressed(state, "/", *"group:asking", "enter")
+    assert "there is no group asking; groups: needs_you, working," in shown(state)
+    pressed(state, "/", *["backspace"] * 6, *"needs", "enter")
+    assert "there is no group" not in shown(state)
 
 
 def test_an_answer_needs_its_letter_and_enter_and_the_next_one_that_asks_is_chosen() -> None:
