@@ -73,6 +73,13 @@ class SessionList(Op, frozen=True, tag="session_list"):
         Meta(max_length=LIST_LIMIT_MAX),
         doc("List only these sessions, whether they are archived or not. Default: all."),
     ] = ()
+    focus: Annotated[
+        bool,
+        doc(
+            "Whether a person looks at a list that the frontend keeps up to date. This counts as "
+            "if they had done something now, so a frontend should ask at least every 5 s."
+        ),
+    ] = False
 
 
 class SessionListResult(Result, frozen=True, tag="session_list"):

@@ -97,6 +97,21 @@ def test_sessions_are_told_first_and_then_only_what_changes(
     assert set(asked) == {(ONE,), (TWO,)}, "only the sessions that events were about"
 
 
+def test_a_host_is_told_whether_somebody_looks_at_its_sessions(
+    places: Places, hosts: list[FollowedHost], heard: Heard
+) -> None:
+    looks = True
+    with FakeDaemon(places.runtime) as daemon:
+        begin(daemon, ONE, "one")
+        with Overview(hosts[:1], heard.inbox.put, lambda: looks):
+            heard.until_titles("", "one")
+            looks = False
+            daemon.add(ONE, [SessionTitled("first")])
+            heard.until_titles("", "first")
+        lists = [op for op in daemon.seen.values() if isinstance(op, SessionList)]
+    assert (lists[0].focus, lists[-1].focus) == (True, False)
+
+
 def test_a_host_that_answers_nothing_and_one_that_is_dead_delay_nobody(
     places: Places, far: Places, hosts: list[FollowedHost], heard: Heard
 ) -> None:

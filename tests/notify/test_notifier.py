@@ -15,10 +15,13 @@ from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart
 from tiller_daemon.notify.notifier import Notifier
 from tiller_protocol.codec import encode_event
 from tiller_protocol.events import LIFECYCLE_BODIES, LIFECYCLE_TOPIC, Event, RequestOpened
-from tiller_protocol.ops import Answer, Interrupt, Replay, SessionMarkSeen
+from tiller_protocol.ops import Answer, Interrupt, Replay, SessionList, SessionMarkSeen
 from tiller_protocol.sessions import FOLLOW_LEASE_S
 
 AFTER_S = 30.0
+ASKED_S = 4.0
+"""How often a board asks for its sessions."""
+
 DONE = ScriptStep(parts=(TextPart("All done."),))
 SECRET = "sk-0123456789abcdef"
 
@@ -106,6 +109,22 @@ async def test_nothing_is_told_while_somebody_looks(autojump_clock, place: Start
         await trio.sleep(FOLLOW_LEASE_S / 4)
     await here.looks(focus=False)
     await trio.sleep(AFTER_S - 1)
+    assert not here.board.messages
+    await trio.sleep(2)
+    assert len(here.board.messages) == 1
+
+
+async def test_nothing_is_told_while_somebody_looks_at_a_board(
+    autojump_clock, place: Starts
+) -> None:
+    here = await place(ask("Which colour?"), DONE)
+    await here.world.say(here.session_id, "paint")
+    await here.request()
+    for _ in range(50):
+        await here.world.must(SessionList(focus=True))
+        await trio.sleep(ASKED_S)
+    await here.world.must(SessionList())
+    await trio.sleep(AFTER_S - 1 - ASKED_S)
     assert not here.board.messages
     await trio.sleep(2)
     assert len(here.board.messages) == 1

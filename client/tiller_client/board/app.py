@@ -131,6 +131,7 @@ class Board:
 
     def _begin(self) -> None:
         """Take the terminal, at first or after another program had it."""
+        self._opening.attention.key_came(time.monotonic())
         self._painter.begin()
         self._pace.begin()
         self.draw()
@@ -180,7 +181,11 @@ class Board:
     def _press(self, pressed: KeyPress) -> None:
         key, text = pressed.key, pressed.data
         is_alt, self._after_escape = self._after_escape, key is Keys.Escape
-        if key in (FOCUS_IN, FOCUS_OUT, Keys.Escape) or is_alt:  # no key with Alt does anything
+        if key in (FOCUS_IN, FOCUS_OUT):
+            self._opening.attention.has_focus = key is FOCUS_IN
+            return
+        self._opening.attention.key_came(time.monotonic())
+        if key is Keys.Escape or is_alt:  # no key with Alt does anything
             return
         if not isinstance(key, Keys):
             name, text = "text", key

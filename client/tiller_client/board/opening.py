@@ -10,6 +10,7 @@ from tiller_client.board.frame import compose
 from tiller_client.board.state import BoardState
 from tiller_client.chat.terminal.abilities import follows_background, theme_for
 from tiller_client.chat.terminal.look import Look
+from tiller_client.chat.terminal.notifying import Attention
 from tiller_client.chat.terminal.painter import Painter
 from tiller_client.following.overview import News
 from tiller_client.rendering.style import Kind
@@ -46,6 +47,7 @@ class Opening:
         """Do not draw yet."""
         self.state = state
         self.inbox = Inbox()
+        self.attention = Attention()
         self._descriptor = descriptor
         self.painter = Painter(descriptor, environ, fills=True)
         self.look = Look(self.painter.size[0] - 1, theme_for(environ))

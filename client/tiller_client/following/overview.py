@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from msgspec import structs
+
 from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.connecting.pool import ConnectionPool
 from tiller_client.connecting.sockets import EventSocket
@@ -31,7 +33,8 @@ REFRESH_S = 0.1
 """Shortest time between two questions: nobody reads faster."""
 
 SILENCE_S = 4.0
-"""Time without a question after which to ask for busy sessions: a publication may be lost."""
+"""Time without a question after which to ask for busy sessions: a publication may be lost. It is
+also how often a host is told that somebody looks."""
 
 WHOLE_S, WHOLE_MANY_S, MANY = 10.0, 60.0, 100
 """Time after which to ask for all sessions, as only that shows which ones were deleted. If there
@@ -78,9 +81,17 @@ Take = Callable[[News], None]
 class Overview:
     """The sessions of some hosts, until it is closed; a context manager."""
 
-    def __init__(self, hosts: Iterable[FollowedHost], take: Take) -> None:
-        """`take` gets everything that the hosts say, each from its own thread."""
-        self._links = [_Link(host, take) for host in hosts]
+    def __init__(
+        self,
+        hosts: Iterable[FollowedHost],
+        take: Take,
+        is_seen: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`take` gets everything that the hosts say, each from its own thread.
+
+        `is_seen` says whether somebody looks at the lists now.
+        """
+        self._links = [_Link(host, take, is_seen) for host in hosts]
 
     def __enter__(self) -> "Overview":
         for link in self._links:
@@ -95,9 +106,10 @@ class Overview:
 class _Link:
     """The link to one host; `run` works until `close`."""
 
-    def __init__(self, host: FollowedHost, take: Take) -> None:
+    def __init__(self, host: FollowedHost, take: Take, is_seen: Callable[[], bool]) -> None:
         self._host = host
         self._take = take
+        self._is_seen = is_seen
         self._closed = threading.Event()
         self._wakeup = Wakeup()
         self._known: dict[str, SessionSummary] = {}
@@ -156,27 +168,31 @@ class _Link:
         wanted = self._dirty or {one.session_id for one in self._known.values() if _is_busy(one)}
         self._dirty = set()
         if not wanted:
-            found = _list(connection, SessionList(limit=NEWEST))
+            found = self._list(connection, SessionList(limit=NEWEST))
             self._tell(found, ())
         for part in _parts(sorted(wanted)):
             op = SessionList(sub_agents=True, limit=len(part), sessions=tuple(part))
-            found = [one for one in _list(connection, op) if _is_listed(one)]
+            found = [one for one in self._list(connection, op) if _is_listed(one)]
             here = {one.session_id for one in found}
             self._tell(found, [one for one in part if one in self._known and one not in here])
         self._asked_at = time.monotonic()
 
     def _ask_all(self, connection: DaemonConnection) -> None:
         self._dirty = set()
-        found = _list(connection, SessionList(limit=SESSIONS_MAX))
+        found = self._list(connection, SessionList(limit=SESSIONS_MAX))
         # Before the sub-agents, which only some sessions have.
         kept = [one for one in self._known.values() if one.owner_id]
         self._tell([*found, *kept], (), whole=True)
-        agents = _list(connection, SessionList(limit=SESSIONS_MAX, sub_agents=True))
+        agents = self._list(connection, SessionList(limit=SESSIONS_MAX, sub_agents=True))
         asking = {one.session_id: one for one in agents if one.owner_id and _is_listed(one)}
         self._tell(
             [*asking.values()], [one.session_id for one in kept if one.session_id not in asking]
         )
         self._asked_at = self._whole_at = time.monotonic()
+
+    def _list(self, connection: DaemonConnection, op: SessionList) -> Sequence[SessionSummary]:
+        asked = structs.replace(op, focus=self._is_seen())
+        return connection.look(asked, SessionListResult).sessions
 
     def _tell(
         self, found: Sequence[SessionSummary], gone: Sequence[str], *, whole: bool = False
@@ -196,10 +212,6 @@ class _Link:
         if problem != self._problem and not self._closed.is_set():
             self._problem = problem
             self._take(News(self._host.label, time.time(), problem=problem))
-
-
-def _list(connection: DaemonConnection, op: SessionList) -> Sequence[SessionSummary]:
-    return connection.look(op, SessionListResult).sessions
 
 
 def _sessions_of(messages: Iterable[bytes]) -> set[str]:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 
@@ -107,7 +108,8 @@ def _on_screen(
         state = BoardState([host.label for host in hosts], words.text, wanted)
         opening = Opening(state, os.environ, sys.stdout.fileno())
         try:
-            with Overview(hosts, opening.inbox.put):
+            is_seen = opening.attention.is_seen
+            with Overview(hosts, opening.inbox.put, lambda: is_seen(time.monotonic())):
                 backdrop.wait()
                 opening.draw(backdrop.kind)
                 _run(opening, hosts)

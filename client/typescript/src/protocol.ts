@@ -123,6 +123,8 @@ export interface SessionList {
   sub_agents?: boolean;
   /** List only these sessions, whether they are archived or not. Default: all. */
   sessions?: Array<string>;
+  /** Whether a person looks at a list that the frontend keeps up to date. This counts as if they had done something now, so a frontend should ask at least every 5 s. */
+  focus?: boolean;
 }
 
 /** Finds sessions by words in their texts. Answered by `SessionSearchResult`. The search covers titles, inputs, the model's answers and names of changed files. It leaves out the sessions of sub-agents. Reverted text is still found. Case and accents are ignored. Rejected as `empty_input` if the query contains no word. */

@@ -66,6 +66,8 @@ class Queries:
                 raise AssertionError(f"{type(op).__name__} has no handler in the queries")
 
     async def _list(self, op: SessionList) -> AnyResult:
+        if op.focus:
+            self._presence.acted()
         try:
             rows = await self._services.log.sessions(
                 workspace=op.workspace,

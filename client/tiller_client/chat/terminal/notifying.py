@@ -11,15 +11,13 @@ LOOKS_S = 60.0
 TITLE_CHARS_MAX = 80
 
 
-class Notifier:
-    """Makes the escapes for the window's title, a bell and a notification."""
+class Attention:
+    """Whether somebody looks at a window."""
 
     def __init__(self) -> None:
         self.has_focus = True
         """Whether the window has the focus; many terminals never report that it has not."""
         self._key_at = float("-inf")
-        self._happened = False
-        self._title = ""
 
     def key_came(self, now: float) -> None:
         """Note that somebody is there; `now` are seconds of a clock that never jumps."""
@@ -28,6 +26,15 @@ class Notifier:
     def is_seen(self, now: float) -> bool:
         """Whether somebody looks, as far as can be told: a window stays open without its user."""
         return self.has_focus and now - self._key_at < LOOKS_S
+
+
+class Notifier(Attention):
+    """Makes the escapes for the window's title, a bell and a notification."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._happened = False
+        self._title = ""
 
     def happened(self) -> None:
         """Note an event that the user may be waiting for."""
