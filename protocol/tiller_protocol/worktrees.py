@@ -57,7 +57,9 @@ class WorktreeSummary(Struct, frozen=True, omit_defaults=True):
     base_branch: Annotated[
         str, doc("Branch that it was made from and lands on; empty if none was checked out.")
     ] = ""
-    ahead: Annotated[int, doc("Number of its commits that `base_branch` does not have.")] = 0
+    ahead: Annotated[
+        int, doc("Number of its commits that `base_branch` does not have; 0 once they have landed.")
+    ] = 0
     changed_files: Annotated[int, doc("Number of files with changes that are in no commit.")] = 0
     sessions: Annotated[tuple[str, ...], doc("Ids of the sessions that work in it.")] = ()
     disk_bytes: Annotated[int, doc("What a removed worktree takes on the disk.")] = 0

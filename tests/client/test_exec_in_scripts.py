@@ -71,6 +71,7 @@ def test_stdin_is_the_context_of_a_prompt_or_the_prompt(
         (("x",), b"caf\xe9", "byte 4 is not UTF-8; attach an image with --image"),
         (("x",), b"x" * (CONTEXT_BYTES_MAX + 1), "stdin has more than 1 MiB"),
         ((), subprocess.DEVNULL, "there is no task; give PROMPT"),
+        (("--worktree", "hi"), subprocess.DEVNULL, "no task ('hi' is the name of the worktree)"),
     ],
 )
 def test_stdin_that_can_not_be_used_is_misuse_and_starts_no_daemon(

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from support.worktrees import Ground, git
 from tiller_daemon.config import Worktree
@@ -246,6 +247,16 @@ async def test_a_branch_that_git_refuses_leaves_nothing(ground: Ground) -> None:
     assert (await made_in(ground.main, worktrees)).is_new
 
 
+async def test_a_worktree_that_was_not_finished_is_not_used_before_it_is(ground: Ground) -> None:
+    worktrees = ground.worktrees()
+    made = await made_in(ground.main, worktrees)
+    git(ground.main, "branch", "-D", "one")
+    worktrees.records.put(structs.replace(made.record, state="making"))
+    again = await worktrees.make(ground.main, "one", "", Worktree())
+    assert (again.record.id, again.record.state) == (made.record.id, "ready")
+    assert git(ground.main, "rev-parse", "one") == made.record.origin.base
+
+
 async def test_conflicts_are_found_before_a_long_check_runs(ground: Ground) -> None:
     worktrees = ground.worktrees()
     made = await made_in(ground.main, worktrees)
@@ -254,6 +265,15 @@ async def test_conflicts_are_found_before_a_long_check_runs(ground: Ground) -> N
     with pytest.raises(Conflict, match="in file"):
         await worktrees.land(made.record, "merge", "", Worktree(check="touch product"))
     assert git(ground.tree("one"), "status", "--porcelain") == ""
+
+
+async def test_commits_that_fit_land_after_their_check(ground: Ground) -> None:
+    worktrees = ground.worktrees()
+    made = await made_in(ground.main, worktrees)
+    commit(ground.tree("one"), "theirs")
+    commit(ground.main, "ours")
+    await worktrees.land(made.record, "merge", "", Worktree(check="test -e theirs"))
+    assert (ground.main / "theirs").exists()
 
 
 async def test_nothing_is_left_to_land_after_commits_landed_as_one(ground: Ground) -> None:

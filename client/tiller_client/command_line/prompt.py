@@ -18,11 +18,15 @@ from tiller_protocol.worktrees import WorktreeChoice
 FROM_STDIN = "-"
 
 
-def read_prompt(argument: str | None) -> tuple[str, str]:
-    """Return the prompt and its context; either may come from stdin. Raises `UsageError`."""
+def read_prompt(argument: str | None, worktree: str = "") -> tuple[str, str]:
+    """Return the prompt and its context; either may come from stdin. Raises `UsageError`.
+
+    `worktree` is the name after `--worktree`, which may have been meant as the prompt.
+    """
     if argument is None:
         if not stdin_is_piped():
-            raise UsageError("there is no task; give PROMPT, or pipe the task into stdin")
+            hint = f" ({worktree!r} is the name of the worktree)" if worktree else ""
+            raise UsageError(f"there is no task{hint}; give PROMPT, or pipe the task into stdin")
         argument = FROM_STDIN
     if argument == FROM_STDIN or not stdin_is_piped():
         return read_text(argument), ""

@@ -78,7 +78,7 @@ def _exec(arguments: Namespace) -> int:
         worktree = read_worktree(arguments)
         if worktree and arguments.session:
             raise UsageError("--worktree is for a new session; leave out --session")
-        text, context = read_prompt(arguments.prompt)
+        text, context = read_prompt(arguments.prompt, arguments.worktree or "")
         images, files = read_images(arguments.image), name_files(arguments.file)
         schema = read_schema(arguments.output_schema) if arguments.output_schema else None
         workspace = read_workspace(arguments.directory)

@@ -35,7 +35,7 @@ def run(arguments: Namespace) -> int:
             case "ls":
                 workspace = read_workspace(arguments.directory) if arguments.directory else None
                 for one in _listed(connection, workspace):
-                    print_json(one) if arguments.json else say(_line(one))
+                    print_json(one) if arguments.json else say(worktree_line(one))
             case "path":
                 one = _named(connection, arguments.name)
                 print_json(one) if arguments.json else say(one.path)
@@ -128,7 +128,7 @@ def _named(connection: DaemonConnection, name: str, *, removed: bool = False) ->
     raise UsageError(f"there is no worktree {one_line(name)}; see: {program()} worktree ls")
 
 
-def _line(one: WorktreeSummary) -> str:
+def worktree_line(one: WorktreeSummary) -> str:
     """One line of a list: name, state, what is not landed or committed yet, and place."""
     theme = stdout_theme()
     parts = [f"{counted(one.ahead, 'commit')} to land"] if one.ahead else []
@@ -141,6 +141,7 @@ def _line(one: WorktreeSummary) -> str:
         parts = ["its directory is gone"]
     elif one.problem:
         parts.append(one_line(one.problem))
+    elif not one.ahead and not one.changed_files:
+        parts.insert(0, "nothing to land")
     onto = f" → {one.base_branch}" if one.base_branch else ""
-    middle = " · ".join(parts) or "nothing to land"
-    return f"{one_line(one.name)}{onto}  {middle}  {theme.dim(one_line(one.path))}"
+    return f"{one_line(one.name)}{onto}  {' · '.join(parts)}  {theme.dim(one_line(one.path))}"

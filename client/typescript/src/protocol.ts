@@ -1865,7 +1865,7 @@ export interface WorktreeSummary {
   state: "missing" | "ready" | "removed";
   /** Branch that it was made from and lands on; empty if none was checked out. */
   base_branch?: string;
-  /** Number of its commits that `base_branch` does not have. */
+  /** Number of its commits that `base_branch` does not have; 0 once they have landed. */
   ahead?: number;
   /** Number of files with changes that are in no commit. */
   changed_files?: number;

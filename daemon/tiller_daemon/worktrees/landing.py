@@ -125,10 +125,11 @@ async def land(records: Records, make: MakeSandbox, record: Record, how: How, to
     return Landed(commit, target, place)
 
 
-async def check_fits(records: Records, make: MakeSandbox, record: Record, to: Target) -> None:
-    """Raise `Conflict` if a worktree's commits can't be merged into a branch."""
+async def check_fits(records: Records, make: MakeSandbox, record: Record, to: Target) -> Record:
+    """Publish a worktree; raise `Conflict` if its commits can't be merged into a branch."""
     record = await publish(records, make, record)
     await _merged_tree(record, to.branch, to.tip)
+    return record
 
 
 async def show_target(make: MakeSandbox, record: Record, onto: str) -> None:

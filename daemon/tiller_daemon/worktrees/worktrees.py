@@ -205,7 +205,9 @@ class Worktrees:
             try:
                 if settings.check:
                     if how != "rebase":  # a long check is for nothing if there are conflicts
-                        await landing.check_fits(self.records, self._sandbox, record, target)
+                        record = await landing.check_fits(
+                            self.records, self._sandbox, record, target
+                        )
                     await self._run_script(record, settings.check, "check")
                 return await landing.land(self.records, self._sandbox, record, how, target)
             except landing.Conflict as conflict:
@@ -261,6 +263,8 @@ class Worktrees:
             # Somebody has deleted the directory; the branch has what was published.
             await removing.forget(self.records, found)
             return None
+        if found.state == "making":  # git refused when the daemon started, and may do so again
+            return await making.finish(self.records, found)
         return found
 
     async def _published(self, record: Record) -> Record:
