@@ -248,14 +248,18 @@ async def test_a_worktree_gets_files_and_its_set_up_is_the_first_turn(
     daemon.start()
     frontend = await Frontend.connect(daemon, nursery)
     (workspace / ".gitignore").write_text(".env\nmade.txt\n")
+    (workspace / "sub").mkdir()
+    (workspace / "sub/x").write_text("x")
     git(workspace, "add", "-A")
     git(workspace, "commit", "-qm", "Ignore")
     (workspace / ".env").write_text("KEY=1\n")
-    session_id = await in_worktree(frontend, workspace, "set-up", text("done"))
+    session_id = await in_worktree(frontend, workspace / "sub", "set-up", text("done"))
     assert (await frontend.turn_ended(session_id)).steps == 0
     (call,) = frontend.completed_calls(session_id)
     assert (call.by_user, call.in_sandbox, call.exit_status) == (True, True, 0)
-    place = Path((await frontend.snapshot(session_id)).workspace)
+    here = Path((await frontend.snapshot(session_id)).workspace)
+    assert here.name == "sub"
+    place = here.parent
     assert (place / "made.txt").read_text() == "ok\n"
     assert (place / ".env").read_text() == "KEY=1\n"
     (place / "new").write_text("x")

@@ -21,6 +21,7 @@ from tiller_protocol.answers import AnyResult, Created, SessionDiffResult
 from tiller_protocol.ops import AnyOp, SessionArchive, SessionCreate, SessionDiff, UserInput
 from tiller_protocol.turns import Queued
 from tiller_protocol.worktrees import (
+    WorktreeChoice,
     WorktreeLand,
     WorktreeLanded,
     WorktreeList,
@@ -130,7 +131,8 @@ class Actor:
     async def _create(self, act: Create) -> None:
         host, state = act.key.host, self._state
         try:
-            created = await self._op(host, SessionCreate(act.workspace))
+            worktree = WorktreeChoice() if act.apart else None
+            created = await self._op(host, SessionCreate(act.workspace, worktree=worktree))
             assert isinstance(created, Created)
             key = Key(host, created.session_id)
             if act.text:

@@ -34,6 +34,8 @@ class Create(NamedTuple):
     workspace: str
     text: str
     """The first message; if it is empty, open the session in a chat."""
+    apart: bool = False
+    """Whether it works in a new worktree."""
 
 
 class Open(NamedTuple):

@@ -101,9 +101,10 @@ def _typed(typing: Typing, width: int, theme: Theme) -> tuple[list[str], tuple[i
     match typing.purpose:
         case "filter":
             title = "filter: Enter keeps it, Esc ends it · words, repo:NAME, host:NAME, group:NAME"
-        case "new":
+        case "new" | "worktree":
             where = one_line(typing.row.session.workspace) if typing.row else ""
-            title = f"new session: Enter starts it, or opens a chat without a text · {where}"
+            what = "new session" if typing.purpose == "new" else "new session in a worktree"
+            title = f"{what}: Enter starts it, or opens a chat without a text · {where}"
         case "answer":
             title = f"your answer, then Enter; Esc: back · {name}"
         case "message":

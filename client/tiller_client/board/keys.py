@@ -29,6 +29,7 @@ KEYS_SHOWN = (
     ("m", "mark the session as seen"),
     ("x", "archive the session; u brings the last one back"),
     ("c", "create a session in the same directory, with a first message or in a chat"),
+    ("w", "create one in a new worktree of the same repository"),
     ("/", "filter: words, repo:NAME, host:NAME, group:NAME; Esc shows all again"),
     ("1 … 5", "show only one group; again: all"),
     ("Ctrl-L", "redraw"),
@@ -198,9 +199,14 @@ def _create(state: BoardState, row: Row) -> Acts:
     return []
 
 
+def _create_apart(state: BoardState, row: Row) -> Acts:
+    state.typing = Typing("worktree", Line(), row)
+    return []
+
+
 _OF_ROW: Mapping[str, Callable[[BoardState, Row], Acts]] = {
     "enter": _open, "a": _ask, "n": _next, "s": _write, "i": _interrupt, "d": _diff,
-    "l": _land, "m": _mark_seen, "x": _archive, "c": _create,
+    "l": _land, "m": _mark_seen, "x": _archive, "c": _create, "w": _create_apart,
 }  # fmt: skip
 
 
@@ -306,8 +312,8 @@ def _finish(state: BoardState, typing: Typing, *, queue: bool) -> Acts:
     if row is None:
         return []
     session = row.session
-    if typing.purpose == "new":
-        return [Create(row.key, session.workspace, text)]
+    if typing.purpose in ("new", "worktree"):
+        return [Create(row.key, session.workspace, text, apart=typing.purpose == "worktree")]
     if typing.purpose == "answer":
         if state.asking.typing is not None:
             return _give(state, state.asking.finish(text))

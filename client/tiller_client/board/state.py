@@ -87,7 +87,7 @@ class View:
 class Typing:
     """A text that the user is typing, and what it is for."""
 
-    purpose: Literal["filter", "message", "new", "answer"]
+    purpose: Literal["filter", "message", "new", "worktree", "answer"]
     line: Line
     row: Row | None = None
     """The session that it is about."""

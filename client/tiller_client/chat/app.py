@@ -279,8 +279,7 @@ class Chat:
         sees = self.screen.notifier.is_seen(time.monotonic())
         if sees and wanted > max(self.state.snapshot.seen, self._marked):
             self._marked = wanted
-            op = SessionMarkSeen(self.state.session_id, until=wanted)
-            self.submitter.submit(op, failed=lambda _: None)  # It matters only in lists.
+            self.submitter.tell(SessionMarkSeen(self.state.session_id, until=wanted))
 
     async def _load(self) -> None:
         """Load the catalog, past inputs and the file list, which the first frame does not need."""

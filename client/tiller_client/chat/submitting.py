@@ -1,6 +1,7 @@
 """Submits ops for the user, in order, and gives back the text of those that fail."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from functools import partial
 
@@ -32,6 +33,7 @@ class Submitter:
         self._client = client
         self._state = state
         self._submissions: asyncio.Queue[tuple[AnyOp, Done, Failed]] = asyncio.Queue()
+        self._told: set[asyncio.Task[None]] = set()
         self._waits = False
         """Whether an op has been without an answer for `WAIT_TOLD_S`."""
 
@@ -84,6 +86,22 @@ class Submitter:
                 return None
             except TillerError:
                 await asyncio.sleep(RETRY_S)
+
+    def tell(self, op: AnyOp) -> None:
+        """Submit an op that no user waits for; nothing comes of it if the daemon was stopped."""
+
+        def send() -> None:
+            pool = self._client.blocking.pool
+            with (
+                contextlib.suppress(TillerError),
+                pool.connect(only_crashed=True) as connection,
+                connection.starting_only_crashed(),
+            ):
+                connection.submit(op)
+
+        task = asyncio.get_running_loop().create_task(self._client.in_thread(send))
+        self._told.add(task)
+        task.add_done_callback(self._told.discard)
 
     def submit(
         self,

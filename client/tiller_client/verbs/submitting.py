@@ -14,7 +14,8 @@ from tiller_protocol.sessions import SessionMarkSeen
 def mark_seen(connection: DaemonConnection, session_id: str, until: int) -> None:
     """Say that a user has seen a session up to an event, if stdout is a terminal."""
     if sys.stdout.isatty():
-        with suppress(TillerError):  # the session's list is not worth an error
+        # Neither an error nor the start of a stopped daemon is worth it.
+        with suppress(TillerError), connection.starting_only_crashed():
             connection.submit(SessionMarkSeen(session_id, until))
 
 

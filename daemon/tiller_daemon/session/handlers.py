@@ -120,8 +120,8 @@ def handle(state: SessionState, pending: PendingSubmission) -> AnyResult | None:
             return _unrevert(state, pending)
         case Shell() as op:
             return _run_user_command(state, op.command, pending)
-        case SetUp(command):
-            return _run_user_command(state, command, pending, in_sandbox=True)
+        case SetUp(command, place):
+            return _run_user_command(state, command, pending, place=place)
         case _ as op:
             raise AssertionError(f"{type(op).__name__} has no handler in a session")
     return None
@@ -316,17 +316,20 @@ def _unrevert(state: SessionState, pending: PendingSubmission) -> AnyResult:
 
 
 def _run_user_command(
-    state: SessionState, command: str, pending: PendingSubmission, *, in_sandbox: bool = False
+    state: SessionState, command: str, pending: PendingSubmission, *, place: str = ""
 ) -> AnyResult:
+    """Start a turn that runs a command: outside the sandbox, or in one for a `place`."""
     # A command goes into the history like a message, so the same limits apply.
     check_input(UserInput(state.outbox.snapshot.session_id, command))
     if state.turn:
         raise _busy(state.turn)
     snapshot = state.outbox.fold_pending()
+    if place:
+        snapshot = structs.replace(snapshot, workspace=place)
     check_workspace(snapshot.workspace, snapshot.session_id)
     only_tool = TurnChoices(TurnOverrides(tools=(TOOL,)))
     frozen = freeze_context(state.services, snapshot, only_tool)
-    run_command = partial(run_user_command, command, in_sandbox=in_sandbox)
+    run_command = partial(run_user_command, command, in_sandbox=bool(place))
     return start_without_input(state, frozen, run_command, pending)
 
 

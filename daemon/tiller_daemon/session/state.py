@@ -49,6 +49,8 @@ class SetUp:
     """The set-up of a new worktree, which runs as the session's first turn."""
 
     command: str
+    place: str
+    """The top of the worktree, where it runs."""
 
 
 SessionMessage = AnyOp | SubAgentPrompt | SubAgentEnded | SetUp

@@ -214,7 +214,9 @@ class Supervisor:
             session.outbox.put(WarningRaised(CHANGES_LEFT, left))
         setup = configuration_for(self._services, str(made.workspace)).worktree.setup
         if made.is_new and setup:
-            set_up = PendingSubmission(self._services.new_id(), SetUp(setup), pending.client, b"")
+            set_up = PendingSubmission(
+                self._services.new_id(), SetUp(setup, made.record.path), pending.client, b""
+            )
             await session.submit(set_up)
         return answer
 

@@ -24,6 +24,9 @@ from tiller_daemon.worktrees.records import Record, Records
 
 How = Literal["merge", "rebase", "squash"]
 
+IGNORING = ("status", "--porcelain", "-z", "--untracked-files=no", "--ignore-submodules=all")
+"""Asks for changes of the checkout's own files: a submodule is updated later, by its user."""
+
 FILES_SHOWN = 5
 """How many files a message names."""
 
@@ -77,7 +80,7 @@ async def check_landable(make: MakeSandbox, record: Record, onto: str) -> Target
         raise WorktreeProblem(f"There is no branch `{target}` to land on.") from None
     place = (await branches_in_use(record.origin.repository)).get(target, "")
     if place:
-        changed = await git(place, "status", "--porcelain", "-z", "--untracked-files=no")
+        changed = await git(place, *IGNORING)
         if changed:
             files = _some(changed_paths(changed))
             why = f"`{target}` is checked out in {place}, where {files} changed."
