@@ -101,6 +101,10 @@ class WorktreeLanded(Result, frozen=True, tag="worktree_landed"):
     checkout: Annotated[
         str, doc("Where the branch is checked out, and was updated; empty if nowhere.")
     ] = ""
+    submodules: Annotated[
+        tuple[str, ...],
+        doc("Paths of submodules in `checkout` that `git submodule update` must bring up to date."),
+    ] = ()
 
 
 class WorktreeRemove(Op, frozen=True, tag="worktree_remove"):

@@ -73,7 +73,8 @@ async def test_submodules_are_filled_from_the_checkout(ground: Ground) -> None:
         str(ground.main / "vendor/lib"),
         f"{head}:refs/heads/w",
     )
-    await worktrees.land(made.record, "merge", "", Worktree())
+    landed = await worktrees.land(made.record, "merge", "", Worktree())
+    assert landed.submodules == ("vendor/lib",)
 
 
 async def test_no_other_repository_is_taken_for_a_submodule(ground: Ground) -> None:

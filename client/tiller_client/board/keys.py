@@ -184,6 +184,11 @@ def _mark_seen(state: BoardState, row: Row) -> Acts:
     if not row.session.unseen:
         state.say(f"{row.name} was seen already")
         return []
+    near = (at for at in (state.at + 1, state.at - 1) if 0 <= at < len(state.rows))
+    for at in near:
+        if state.rows[at].group == row.group:
+            state.choose(at)  # the row itself moves to another group
+            break
     op = SessionMarkSeen(row.key.session_id, until=row.session.head)
     return [Submit(row.key.host, op, f"seen: {row.name}")]
 

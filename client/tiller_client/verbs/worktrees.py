@@ -69,6 +69,9 @@ def _land(connection: DaemonConnection, arguments: Namespace) -> int:
         return 0
     where = f", and updated {landed.checkout}" if landed.checkout else ""
     tell(f"{landed.onto} is at {landed.commit[:COMMIT_CHARS_SHOWN]}{where}")
+    if landed.submodules:
+        names = " ".join(map(one_line, landed.submodules))
+        tell(f"to bring submodules up to date: git -C {landed.checkout} submodule update {names}")
     tell(f"if the worktree is not needed any more: {program()} worktree rm {one.name}")
     return 0
 

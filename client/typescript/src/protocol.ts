@@ -1888,6 +1888,8 @@ export interface WorktreeLanded {
   onto: string;
   /** Where the branch is checked out, and was updated; empty if nowhere. */
   checkout?: string;
+  /** Paths of submodules in `checkout` that `git submodule update` must bring up to date. */
+  submodules?: Array<string>;
 }
 
 /** A worktree that was removed or restored. */

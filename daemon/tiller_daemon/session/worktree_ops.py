@@ -59,7 +59,7 @@ async def answer_worktrees(
             record = await worktrees.remove(record, settings, force=op.force)
             return WorktreeResult(await _summary(services, worktrees, record))
         landed = await worktrees.land(record, op.how, op.onto, settings)
-        return WorktreeLanded(landed.commit, landed.onto, landed.checkout)
+        return WorktreeLanded(*landed)
     except Conflict as conflict:
         files = ", ".join(conflict.files)
         name = worktrees.find(op.worktree_id).name if not isinstance(op, WorktreeList) else ""

@@ -50,6 +50,8 @@ class Landed(NamedTuple):
     """The branch."""
     checkout: str
     """Where the branch is checked out; empty if nowhere."""
+    submodules: tuple[str, ...] = ()
+    """The paths of submodules there that are still at their earlier commit."""
 
 
 class Target(NamedTuple):
@@ -116,7 +118,7 @@ async def land(records: Records, make: MakeSandbox, record: Record, how: How, to
         commit = head
     else:
         commit = await _merged(record, target, tip, how)
-    await _check_submodules(record, tip, commit)
+    submodules = await _changed_submodules(record, tip, commit)
     if place:
         try:
             await git(place, "merge", "--ff-only", "-q", commit)
@@ -125,7 +127,7 @@ async def land(records: Records, make: MakeSandbox, record: Record, how: How, to
     else:
         await git(repository, "update-ref", f"refs/heads/{target}", commit, tip)
     records.put(structs.replace(record, landed=record.published))
-    return Landed(commit, target, place)
+    return Landed(commit, target, place, submodules if place else ())
 
 
 async def check_fits(records: Records, make: MakeSandbox, record: Record, to: Target) -> Record:
@@ -199,8 +201,12 @@ async def _rebase(
     return await publish(records, make, record)
 
 
-async def _check_submodules(record: Record, tip: str, commit: str) -> None:
-    """Raise `WorktreeProblem` if a submodule's commit is in the worktree only."""
+async def _changed_submodules(record: Record, tip: str, commit: str) -> tuple[str, ...]:
+    """Return the submodules that have another commit now, of those that the checkout has filled.
+
+    Raises `WorktreeProblem` if such a commit is in the worktree only.
+    """
+    found: list[str] = []
     changed = (await git(record.origin.repository, "diff-tree", "-r", "-z", tip, commit)).split(
         "\0"
     )
@@ -213,6 +219,8 @@ async def _check_submodules(record: Record, tip: str, commit: str) -> None:
             why = f"The submodule {path} has commits that are only in the worktree."
             todo = f"Push them from there, and fetch them in {theirs}."
             raise WorktreeProblem(f"{why} {todo} Nothing has changed.")
+        found.append(path)
+    return tuple(found)
 
 
 def changed_paths(status: str) -> tuple[str, ...]:

@@ -61,6 +61,15 @@ def test_a_session_is_marked_as_seen_up_to_its_last_event() -> None:
     assert "read was seen already" in shown(state)
 
 
+def test_after_a_session_is_marked_as_seen_the_next_one_of_its_group_is_chosen() -> None:
+    ended = [session(name, unseen=True, last_outcome="completed") for name in ("one", "two")]
+    state = board(*ended, session("old"))
+    first = state.row
+    pressed(state, "m")
+    assert state.row is not None
+    assert (state.row.group, state.row != first) == ("done", True)
+
+
 def test_an_archived_session_can_be_brought_back() -> None:
     state = board(ENDED)
     archives, brings_back = pressed(state, "x", "u")
