@@ -8,7 +8,6 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -70,6 +69,10 @@ async def test_kill_during_a_call_leaves_it_lost_and_no_process(
     assert (workspace / "effects").read_text() == "once\n"
 
 
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 @pytest.mark.promise("B49")
 async def test_what_outlives_daemon_and_reapers_is_swept_at_the_next_start(
     frontend: Frontend, workspace: Path, daemon: Daemon
@@ -81,13 +84,13 @@ async def test_what_outlives_daemon_and_reapers_is_swept_at_the_next_start(
     await gate.reached()
     commands = marked(f"TILLER_DAEMON={frontend.log_id}")
     helpers = guards(frontend.log_id)
-    for pid in helpers:
+    # The fork server first, as it ends reapers that are stopped.
+    for pid in sorted(helpers, key=lambda pid: _parent(pid) in helpers):
         # Each of these processes would end a command when it sees that another one has died.
         os.kill(pid, signal.SIGSTOP)
     daemon.kill9()
     for pid in helpers:
-        with suppress(ProcessLookupError):  # the fork server ends reapers that are stopped
-            os.kill(pid, signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
     assert [pid for pid in commands if gone(pid)] == []
     daemon.start()
     assert [pid for pid in commands if not gone(pid)] == []
