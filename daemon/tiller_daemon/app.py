@@ -74,7 +74,7 @@ from tiller_daemon.transport.base import Transport
 from tiller_daemon.transport.nng import NngTransport
 from tiller_daemon.transport.state_directory import HeldDirectories, hold_directories
 from tiller_daemon.worktrees.git import Use
-from tiller_daemon.worktrees.records import WORKTREES_FOLDER, Records
+from tiller_daemon.worktrees.records import WORKTREES_FOLDER
 from tiller_daemon.worktrees.worktrees import Worktrees
 from tiller_protocol.codec import MESSAGE_BYTES_MAX
 from tiller_protocol.ids import ULID_RANDOM_BYTES, Ulids
@@ -274,7 +274,7 @@ def _worktrees(options: Options, live: LiveParts) -> Worktrees:
         )
 
     variables = partial(live.variables, "")
-    return Worktrees(Records(folder), make_sandbox, variables, _id_maker(), time.time)
+    return Worktrees(live.worktrees, make_sandbox, variables, _id_maker(), time.time)
 
 
 def _user_settings(options: Options, live: LiveParts) -> UserSettings:

@@ -24,6 +24,7 @@ from tiller_daemon.search_tools import SearchTools
 from tiller_daemon.service_manager import notify_reloaded, notify_reloading
 from tiller_daemon.store.base import Log
 from tiller_daemon.tools.base import WebAccess
+from tiller_daemon.worktrees.records import WORKTREES_FOLDER, Records
 
 QUARANTINE_FOLDER: Final = "quarantine"
 """The folder for records of running commands (see `sandbox.quarantine`)."""
@@ -56,7 +57,10 @@ class LiveParts:
         self.search_tools = SearchTools(os.environ)
         self.search_tools.configure(options.configuration, providers.secret_names)
         records = options.places.state / QUARANTINE_FOLDER
-        self.sandboxes = make_sandboxes(options.places, options.configuration, records)
+        self.worktrees = Records(options.places.state / WORKTREES_FOLDER)
+        self.sandboxes = make_sandboxes(
+            options.places, options.configuration, self.worktrees, records
+        )
         self.targets = Targets(
             os.environ, home(), self.own_variables, lambda: providers.secret_names
         )

@@ -35,13 +35,15 @@ NO_SANDBOX = 1
 
 
 def make_sandboxes(
-    places: Places, configuration: Configuration, records: Path | None = None
+    places: Places,
+    configuration: Configuration,
+    worktrees: Records,
+    records: Path | None = None,
 ) -> Sandboxes:
     """Return the sandboxes, which hide the daemons' own files: logs, sockets, tokens, keys.
 
     `records` is the directory for records of running commands, which only the daemon may have.
     """
-    worktrees = Records(places.state / WORKTREES_FOLDER)
     sandboxes = Sandboxes(
         lambda: find_sandbox(sys.platform),
         home(),
@@ -100,7 +102,7 @@ def run_sandboxed(places: Places, configuration: Configuration, command: Sequenc
     Returns the exit status, as a shell would.
     """
     # No records, which only the daemon may have.
-    sandboxes = make_sandboxes(places, configuration)
+    sandboxes = make_sandboxes(places, configuration, Records(places.state / WORKTREES_FOLDER))
     if problem := _problem(configuration, sandboxes):
         sys.stderr.write(f"tillerd: {problem}\n")
         return NO_SANDBOX

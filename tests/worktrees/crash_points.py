@@ -128,7 +128,7 @@ def at_points(
         except WorktreeProblem as problem:
             if not DONE.search(str(problem)):
                 raise
-        check_whole(prepared, worktrees)
+        check_whole(prepared, prepared.worktrees())
 
     keep(tmp_path, prepared)
     lines = run_until(NEVER, acting)

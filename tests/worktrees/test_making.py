@@ -186,6 +186,19 @@ async def test_a_daemon_that_dies_before_it_notes_a_moved_branch_moves_it_again(
     assert git(ground.main, "rev-parse", "one") == head
 
 
+async def test_what_is_known_of_worktrees_is_never_older_than_the_last_change(
+    ground: Ground,
+) -> None:
+    made = await made_in(ground.main, ground.worktrees())
+    records = ground.worktrees().records
+    for number in range(200):  # many within one tick of the file system's clock
+        records.put(structs.replace(made.record, landed=str(number)))
+        assert [one.landed for one in records.all()] == [str(number)]
+    assert ground.worktrees().records.all() == records.all()
+    records.drop(made.record)
+    assert records.around(made.workspace) is None
+
+
 async def test_a_copied_file_is_never_what_a_link_leads_to(ground: Ground) -> None:
     secret = ground.root / "secret"
     secret.write_text("secret")

@@ -75,29 +75,28 @@ class Record(Struct, frozen=True, omit_defaults=True):
 
 
 class Records:
-    """The records in a directory. Other processes may read them; only the daemon writes them."""
+    """The records in a directory, which are read once; only the daemon writes them.
+
+    Threads may read at any time, while one task puts and drops records.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory: Final = directory
-        self._known: dict[str, Record] | None = None
-        self._stamp = 0
+        self._known = {one.id: one for one in self._read()}
 
     def put(self, record: Record) -> None:
         """Store a record durably."""
         make_directory(self._directory)
         replace_private(self._directory / f"{record.id}.json", msgspec.json.encode(record))
-        self._known = None
+        self._known = {**self._known, record.id: record}
 
     def drop(self, record: Record) -> None:
         """Forget a record."""
         (self._directory / f"{record.id}.json").unlink(missing_ok=True)
-        self._known = None
+        self._known = {name: one for name, one in self._known.items() if name != record.id}
 
     def all(self) -> tuple[Record, ...]:
         """Return all records, the oldest first."""
-        stamp = self._stamp_now()
-        if self._known is None or stamp != self._stamp:
-            self._known, self._stamp = {one.id: one for one in self._read()}, stamp
         return tuple(self._known.values())
 
     def around(self, path: str | Path) -> Record | None:
@@ -120,12 +119,6 @@ class Records:
         others = (one.path for one in self.all() if one.origin.repository == origin.repository)
         places = (origin.repository, origin.checkout, *others)
         return tuple(Path(one) for one in dict.fromkeys(places) if one != record.path)
-
-    def _stamp_now(self) -> int:
-        try:
-            return self._directory.stat().st_mtime_ns
-        except OSError:
-            return 0
 
     def _read(self) -> Iterator[Record]:
         names: list[str] = []
