@@ -1,5 +1,6 @@
 """A worktree has exactly the files of its commit, whatever the repository is like."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -199,13 +200,19 @@ async def test_what_is_known_of_worktrees_is_never_older_than_the_last_change(
     assert records.around(made.workspace) is None
 
 
-async def test_a_copied_file_is_never_what_a_link_leads_to(ground: Ground) -> None:
-    secret = ground.root / "secret"
-    secret.write_text("secret")
+@pytest.mark.parametrize("name", [".env", "linked/secret", "pipe", "folder", "missing"])
+async def test_a_copied_file_is_never_what_a_link_leads_to(ground: Ground, name: str) -> None:
+    outside = ground.root / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("secret")
     (ground.main / ".env").unlink()
-    (ground.main / ".env").symlink_to(secret)
-    made = await made_in(ground.main, ground.worktrees(), "one", "", ".env")
-    assert not (made.workspace / ".env").exists()
+    (ground.main / ".env").symlink_to(outside / "secret")
+    (ground.main / "linked").symlink_to(outside)
+    (ground.main / "folder").mkdir()
+    os.mkfifo(ground.main / "pipe")
+    made = await made_in(ground.main, ground.worktrees(), "one", "", name)
+    assert not (made.workspace / name).exists()
+    assert made.record.origin.copied == {}
 
 
 async def test_a_removed_worktree_is_kept_for_a_month(ground: Ground) -> None:

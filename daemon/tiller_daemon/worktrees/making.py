@@ -16,6 +16,8 @@ from typing import Final, NamedTuple
 import trio
 from msgspec import Struct, structs
 
+from tiller_daemon.files.paths import Location, PathProblem
+from tiller_daemon.files.pinned_directory import pinned_directory
 from tiller_daemon.worktrees.git import (
     GitFailed,
     WorktreeProblem,
@@ -364,21 +366,14 @@ def read_plain(top: Path, name: str) -> tuple[bytes, int] | None:
 
     None if there is none, if a link leads to it, or if it is larger than `COPY_BYTES_MAX`.
     """
-    opened: list[int] = []
     try:
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        opened.append(os.open(top, flags | os.O_DIRECTORY))
-        *folders, last = Path(name).parts
-        for folder in folders:
-            opened.append(os.open(folder, flags | os.O_DIRECTORY, dir_fd=opened[-1]))
-        opened.append(os.open(last, flags, dir_fd=opened[-1]))
-        state = os.fstat(opened[-1])
-        if not stat.S_ISREG(state.st_mode) or state.st_size > COPY_BYTES_MAX:
-            return None
-        with os.fdopen(opened.pop(), "rb") as file:
+        with (
+            pinned_directory(Location(top, True, str(top))) as beneath,  # noqa: FBT003
+            os.fdopen(beneath.open_regular(os.fsencode(name)), "rb") as file,
+        ):
+            state = os.fstat(file.fileno())
+            if state.st_size > COPY_BYTES_MAX:
+                return None
             return file.read(COPY_BYTES_MAX), stat.S_IMODE(state.st_mode)
-    except OSError:
+    except (OSError, PathProblem):
         return None
-    finally:
-        for one in opened:
-            os.close(one)
