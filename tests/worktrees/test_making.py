@@ -200,6 +200,26 @@ async def test_what_is_known_of_worktrees_is_never_older_than_the_last_change(
     assert records.around(made.workspace) is None
 
 
+async def test_a_state_directory_that_can_not_be_written_is_a_problem_and_no_crash(
+    ground: Ground,
+) -> None:
+    worktrees = ground.worktrees()
+    made = await made_in(ground.main, worktrees)
+    commit(made.workspace, "new")
+    shutil.rmtree(ground.root / "state")
+    (ground.root / "state").write_text("as on a full disk, nothing can be stored")
+    assert "state" in await worktrees.publish(str(made.workspace))
+    assert "[worktree" in await worktrees.describe(str(made.workspace))
+    for attempt in (
+        lambda: worktrees.make(ground.main, "two", "", Worktree()),
+        lambda: worktrees.land(made.record, "merge", "", Worktree()),
+        lambda: worktrees.remove(made.record, Worktree(), force=True),
+    ):
+        with pytest.raises(WorktreeProblem, match="state"):
+            await attempt()
+    assert (made.workspace / "new").exists()
+
+
 @pytest.mark.parametrize("name", [".env", "linked/secret", "pipe", "folder", "missing"])
 async def test_a_copied_file_is_never_what_a_link_leads_to(ground: Ground, name: str) -> None:
     outside = ground.root / "outside"

@@ -1,8 +1,8 @@
 """The worktrees of this daemon: makes, lists, publishes, lands, removes and restores them."""
 
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -86,7 +86,7 @@ class Worktrees:
                     removing.recover_removed(self.records, record)
                 elif record.is_rebasing:
                     await landing.abort_rebase(self.records, self._sandbox, record)
-            except WorktreeProblem as problem:
+            except (WorktreeProblem, OSError) as problem:
                 log.warning("worktree_not_recovered", path=record.path, reason=str(problem))
 
     async def run(self) -> None:
@@ -134,18 +134,22 @@ class Worktrees:
             settings.copy,
         )
         async with self._lock(str(source.repository)):
-            if record := await self._existing(source, wanted.name):
-                if base:
-                    raise WorktreeProblem(
-                        f"The worktree `{name}` exists already, so leave out the base."
-                    )
-                return Made(record, _inside(record, source), is_new=False, left=0)
-            record = await making.plan(source, wanted, self._new_id())
-            if around and not base:
-                origin = structs.replace(record.origin, base_branch=around.origin.base_branch)
-                record = structs.replace(record, origin=origin)
-            changed = await git(source.checkout, "status", "--porcelain", "-z")
-            record = await making.make(self.records, record, source, wanted)
+            with _explained():
+                return await self._make(source, wanted, around, base)
+
+    async def _make(self, source: Source, wanted: Wanted, around: Record | None, base: str) -> Made:
+        if record := await self._existing(source, wanted.name):
+            if base:
+                raise WorktreeProblem(
+                    f"The worktree `{wanted.name}` exists already, so leave out the base."
+                )
+            return Made(record, _inside(record, source), is_new=False, left=0)
+        record = await making.plan(source, wanted, self._new_id())
+        if around and not base:
+            origin = structs.replace(record.origin, base_branch=around.origin.base_branch)
+            record = structs.replace(record, origin=origin)
+        changed = await git(source.checkout, "status", "--porcelain", "-z")
+        record = await making.make(self.records, record, source, wanted)
         left = len(landing.changed_paths(changed)) if not around else 0
         return Made(record, _inside(record, source), is_new=True, left=left)
 
@@ -310,10 +314,20 @@ class Worktrees:
             if now.state != state:
                 how = "was removed" if now.state == "removed" else "is there already"
                 raise WorktreeProblem(f"The worktree `{record.name}` {how}.")
-            yield now
+            with _explained():
+                yield now
 
     def _lock(self, repository: str) -> trio.Lock:
         return self._locks.setdefault(repository, trio.Lock())
+
+
+@contextmanager
+def _explained() -> Generator[None]:
+    """Turn an `OSError`, such as that of a full disk, into a `WorktreeProblem`."""
+    try:
+        yield
+    except OSError as error:
+        raise WorktreeProblem(f"{error.filename or 'A file'}: {error.strerror}.") from error
 
 
 def _inside(record: Record, source: Source) -> Path:
