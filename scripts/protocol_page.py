@@ -23,6 +23,7 @@ from tiller_protocol.events import LIFECYCLE_BODIES, AnyBody
 from tiller_protocol.ids import ID_CHARS_MAX
 from tiller_protocol.items import Item
 from tiller_protocol.ops import AnyOp
+from tiller_protocol.schema import typescript
 from tiller_protocol.sessions import (
     INPUTS_LIMIT_MAX,
     LIST_LIMIT_MAX,
@@ -30,7 +31,6 @@ from tiller_protocol.sessions import (
     REPLAY_LIMIT_MAX,
     SEARCH_LIMIT_MAX,
 )
-from tiller_protocol.typescript import typescript
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "protocol.md"

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import get_args
 
 from tiller_protocol.errors import RejectionCode
-from tiller_protocol.schema import json_schema
-from tiller_protocol.typescript import typescript
+from tiller_protocol.schema import json_schema, typescript
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")

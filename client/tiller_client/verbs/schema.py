@@ -10,7 +10,7 @@ from tiller_protocol.schema import json_schema
 def run(arguments: Namespace) -> int:
     """Print the schema. JSON is indented, or with `--json` on one line."""
     if arguments.typescript:
-        from tiller_protocol.typescript import typescript
+        from tiller_protocol.schema import typescript
 
         say(typescript(), end="")
         return 0

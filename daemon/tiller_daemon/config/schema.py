@@ -36,6 +36,7 @@ from tiller_daemon.config.model_schema import (
 )
 from tiller_daemon.config.notify_schema import Notify
 from tiller_daemon.config.worktrees import ProjectWorktree, Worktree
+from tiller_protocol.fleet import Fleet
 from tiller_protocol.settings import Approve, Budget, FollowUps, Rule, SandboxMode, Steps
 
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -320,6 +321,8 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     hosts: dict[HostLabel, Destination] = {}
     """Other machines with a daemon of the user, as destinations for ssh by name. Only the command
     line uses them."""
+    fleet: Fleet = Fleet()
+    """How this machine takes part in a fleet. Only the gateway and the command line use it."""
     notify: tuple[Notify, ...] = ()
     """The rules for messages to a user who looks elsewhere."""
     awake: bool = False

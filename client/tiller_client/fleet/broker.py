@@ -1,0 +1,309 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+"""The connection to NATS, with its errors as sentences, and messages of any size.
+
+A message that is larger than the servers allow goes in parts, in order, to the same subject; only
+the last part has no header `PART_HEADER`. NATS keeps the order of one sender's messages.
+"""
+
+import asyncio
+import os
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+
+import nats
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error, MaxPayloadError, NoRespondersError
+from nats.js import JetStreamContext
+from nats.js.api import (
+    DiscardPolicy,
+    KeyValueConfig,
+    ObjectStoreConfig,
+    RetentionPolicy,
+    StorageType,
+    StreamConfig,
+)
+from nats.js.errors import APIError, NoStreamResponseError, NotFoundError, ServiceUnavailableError
+
+from tiller_client.errors import LinkLost, NoDaemon, TillerError, UsageError
+from tiller_client.fleet import names
+from tiller_client.fleet.sealing import Sealing, sealing_of
+from tiller_protocol.codec import MESSAGE_BYTES_MAX
+from tiller_protocol.fleet import Fleet
+
+CONNECT_S = 5
+"""Longest wait for a server, in seconds."""
+
+RECONNECT_S = 1.0
+"""Time between two attempts to reach a server again."""
+
+PING_S = 5
+"""Time between pings, two of which may go unanswered: how soon a dead connection is noticed."""
+
+REQUEST_S = 10.0
+"""How long to wait for an answer before the request is sent again; hosts answer it once."""
+
+LEASE_S = 30.0
+"""How long a host counts as there after its last sign of life, by the broker's clock."""
+
+INBOX_S = 7 * 86_400.0
+"""The longest time that the broker keeps a submission for a host that is away."""
+
+DUPLICATES_S = 120.0
+"""How long the servers recognise a repeated message id; correctness does not depend on it."""
+
+OVERHEAD_BYTES = 4096
+"""Room for headers and encryption in each message."""
+
+PART_HEADER = "Tiller-Part"
+"""Marks all parts of a message except the last one."""
+
+PARTS_PENDING_MAX = 64
+"""How many incomplete messages are kept; the oldest one is dropped."""
+
+Handler = Callable[[bytes], Awaitable[bytes]]
+
+
+class HostAway(NoDaemon):
+    """No gateway of that host is connected."""
+
+
+class Broker:
+    """A connection to the fleet's servers; an asynchronous context manager."""
+
+    nc: Client
+    js: JetStreamContext
+
+    def __init__(self, settings: Fleet, name: str) -> None:
+        """Do not connect yet. Raises `UsageError` if the team's key can't be used.
+
+        The servers' statistics show `name`.
+        """
+        self._settings = settings
+        self._name = name
+        self.sealing: Sealing = sealing_of(settings.key)
+        self.reconnected = asyncio.Event()
+        """Set when a lost connection is there again; messages may be missing."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._parts: dict[str, list[bytes]] = {}
+        self._last_error = self._problem = ""
+        """The last failure of the connection, and the last refusal by the server."""
+
+    async def __aenter__(self) -> "Broker":
+        settings = self._settings
+        context = None
+        if settings.ca:
+            try:
+                context = ssl.create_default_context(cafile=settings.ca)
+            except (OSError, ssl.SSLError) as error:
+                raise UsageError(f"the certificates {settings.ca} can't be used: {error}") from None
+        if settings.creds and not os.path.isfile(settings.creds):  # noqa: PTH113, ASYNC240 - once
+            raise UsageError(f"there is no file with credentials {settings.creds}")
+        try:
+            self.nc = await nats.connect(
+                list(settings.servers),
+                name=self._name,
+                user_credentials=settings.creds or None,
+                tls=context,
+                connect_timeout=CONNECT_S,
+                reconnect_time_wait=RECONNECT_S,  # type: ignore[arg-type]
+                max_reconnect_attempts=1,
+                ping_interval=PING_S,
+                pending_size=8 * MESSAGE_BYTES_MAX,
+                error_cb=self._note,
+                reconnected_cb=self._reconnected,
+            )
+        except (TimeoutError, Error, OSError, ValueError) as error:
+            problem = self._last_error or str(error) or repr(error)
+            raise _not_connected(settings, problem) from None
+        self.nc.options["max_reconnect_attempts"] = -1  # a connection that was once there
+        self.js = self.nc.jetstream(timeout=REQUEST_S)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        with suppress(Exception):
+            await self.nc.close()
+
+    async def prepare(self) -> None:
+        """Make the streams and buckets that do not exist yet; raises `TillerError`."""
+        streams = (
+            StreamConfig(
+                name=names.EVENTS_STREAM,
+                subjects=["tiller.events.*.*"],
+                storage=StorageType.FILE,
+                discard=DiscardPolicy.NEW,
+                duplicate_window=DUPLICATES_S,
+                allow_direct=True,
+            ),
+            StreamConfig(
+                name=names.INBOX_STREAM,
+                subjects=["tiller.inbox.*"],
+                storage=StorageType.FILE,
+                retention=RetentionPolicy.WORK_QUEUE,
+                discard=DiscardPolicy.NEW,
+                max_age=INBOX_S,
+                duplicate_window=DUPLICATES_S,
+            ),
+        )
+        try:
+            await self.js.account_info()
+            for stream in streams:
+                await self._unless_there(self.js.stream_info(str(stream.name)), stream)
+            for bucket, ttl in (
+                (names.LEASES, LEASE_S),
+                (names.HOSTS, None),
+                (names.TASKS, None),
+                (names.ANSWERS, INBOX_S),
+            ):
+                try:
+                    await self.js.stream_info(f"KV_{bucket}")
+                except NotFoundError:
+                    await self.js.create_key_value(KeyValueConfig(bucket, ttl=ttl, direct=True))
+            try:
+                await self.js.stream_info(f"OBJ_{names.OBJECTS}")
+            except NotFoundError:
+                await self.js.create_object_store(
+                    names.OBJECTS, config=ObjectStoreConfig(names.OBJECTS)
+                )
+        except (TimeoutError, Error, APIError) as error:
+            raise self.explained(error) from None
+
+    async def _unless_there(self, looking: Awaitable[object], stream: StreamConfig) -> None:
+        try:
+            await looking
+        except NotFoundError:
+            await self.js.add_stream(stream)
+
+    def explained(self, error: BaseException) -> TillerError:
+        """Say in a sentence what a failure of NATS means."""
+        if isinstance(error, NoStreamResponseError | ServiceUnavailableError):
+            return UsageError(
+                f"{_shown(self._settings)} runs without JetStream, or not for this account; "
+                "start it with: nats-server --jetstream"
+            )
+        if self._problem:
+            return UsageError(f"{_shown(self._settings)} refuses: {self._problem}")
+        if isinstance(error, APIError):
+            return TillerError(f"{_shown(self._settings)} refuses: {error.description}")
+        return LinkLost(f"{_shown(self._settings)} does not answer: {str(error) or 'timeout'}")
+
+    async def request(self, host: str, subject: str, data: bytes) -> bytes:
+        """Send a request to a host and return its answer, however long that takes.
+
+        Until the answer comes, the request is sent again from time to time. Raises `HostAway` if no
+        gateway listens there, `LinkLost` without a connection.
+        """
+        inbox = self.nc.new_inbox()
+        answers = await self.nc.subscribe(inbox)
+        parts: list[bytes] = []
+        try:
+            while True:
+                await self.send(subject, data, reply=inbox)
+                with suppress(asyncio.TimeoutError):
+                    while True:
+                        message = await answers.next_msg(REQUEST_S)
+                        if message.headers and message.headers.get("Status") == "503":
+                            raise HostAway(f"no gateway of the host {host} is connected")
+                        parts.append(message.data)
+                        if not (message.headers and PART_HEADER in message.headers):
+                            return self.sealing.open(subject, b"".join(parts))
+                if not self.nc.is_connected:
+                    raise LinkLost(f"{_shown(self._settings)} can't be reached")
+                parts.clear()
+        except NoRespondersError:
+            raise HostAway(f"no gateway of the host {host} is connected") from None
+        finally:
+            with suppress(Error):
+                await answers.unsubscribe()
+
+    async def serve(self, subject: str, handler: Handler) -> None:
+        """From now on, answer requests to a subject; `handler` must not raise."""
+
+        async def take(message: Msg) -> None:
+            whole = self._assembled(message)
+            if whole is not None:
+                task = asyncio.create_task(self._answer(subject, message.reply, whole, handler))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+        await self.nc.subscribe(subject, cb=take)
+
+    async def _answer(self, subject: str, reply: str, data: bytes, handler: Handler) -> None:
+        with suppress(TillerError, Error):
+            # Content that is not encrypted for us gets no answer: its sender is not of the team.
+            answer = await handler(self.sealing.open(subject, data))
+            await self.send(reply, answer, sealed_for=subject)
+
+    async def send(
+        self,
+        subject: str,
+        data: bytes,
+        *,
+        reply: str = "",
+        sealed_for: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Publish content, encrypted and in parts if need be; nobody acknowledges it."""
+        data = self.sealing.seal(sealed_for or subject, data)
+        size = self.part_bytes
+        for begin in range(0, len(data) or 1, size):
+            is_last = begin + size >= len(data)
+            more = {**(headers or {}), **({} if is_last else {PART_HEADER: "1"})}
+            await self.nc.publish(subject, data[begin : begin + size], reply, headers=more or None)
+
+    @property
+    def part_bytes(self) -> int:
+        """The largest content of one message."""
+        return max(1, self.nc.max_payload - OVERHEAD_BYTES)
+
+    def _assembled(self, message: Msg) -> bytes | None:
+        """Return the whole message once its last part has come."""
+        parts = self._parts.pop(message.reply, [])
+        parts.append(message.data)
+        if not (message.headers and PART_HEADER in message.headers):
+            return b"".join(parts)
+        if sum(map(len, parts)) <= 2 * MESSAGE_BYTES_MAX:
+            self._parts[message.reply] = parts
+        while len(self._parts) > PARTS_PENDING_MAX:
+            del self._parts[next(iter(self._parts))]
+        return None
+
+    async def _note(self, error: Exception) -> None:
+        text = self._last_error = str(error) or repr(error)
+        if "permissions violation" in text.lower() or "authorization" in text.lower():
+            self._problem = text.removeprefix("nats: ")
+
+    async def _reconnected(self) -> None:
+        self._parts.clear()
+        self.reconnected.set()
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether a stream or the account takes no more messages."""
+    text = str(getattr(error, "description", "") or error)
+    return isinstance(error, MaxPayloadError) or any(
+        word in text for word in ("maximum", "insufficient", "resource limits", "exceeded")
+    )
+
+
+def is_wrong_last(error: BaseException) -> bool:
+    """Whether a guarded write came too late: somebody else has written meanwhile."""
+    return isinstance(error, APIError) and error.err_code in {10071, 10070}
+
+
+def _not_connected(settings: Fleet, problem: str) -> TillerError:
+    where = _shown(settings)
+    text = problem.removeprefix("nats: ").strip("'\" ")
+    if "uthorization" in text or "xpired" in text or "uthentication" in text:
+        what = f"check {settings.creds}" if settings.creds else "set `creds` in [fleet]"
+        return UsageError(f"{where} refuses the credentials ({text}); {what}")
+    return LinkLost(f"the fleet's NATS server {where} can't be reached: {text}")
+
+
+def _shown(settings: Fleet) -> str:
+    """The servers without passwords."""
+    return ", ".join(one.rpartition("@")[2] for one in settings.servers)

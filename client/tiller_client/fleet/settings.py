@@ -1,0 +1,57 @@
+"""Reads the table `[fleet]` of the user's configuration."""
+
+import platform
+import re
+import tomllib
+from pathlib import Path
+
+import msgspec
+
+from tiller_client.errors import UsageError
+from tiller_protocol.fleet import Fleet
+from tiller_protocol.places import CONFIG_FILE, Places
+
+TABLE = "fleet"
+
+
+def read_settings(places: Places) -> Fleet:
+    """Return the table, with all paths absolute and with a name.
+
+    Raises `UsageError` if the configuration has no such table, or one that can't be used.
+    """
+    path = places.config / CONFIG_FILE
+    try:
+        values = tomllib.loads(path.read_text("utf-8-sig"))
+    except FileNotFoundError:
+        values = {}
+    except OSError as error:
+        raise UsageError(f"{path} can't be read: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(f"{path}: not valid TOML: {error}") from None
+    if TABLE not in values:
+        raise UsageError(
+            f"{path} has no table [{TABLE}], which says how to reach the fleet's NATS server; "
+            "see docs/fleet.md"
+        )
+    try:
+        fleet = msgspec.convert(values[TABLE], Fleet)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{path}: [{TABLE}]: {error}") from None
+    return msgspec.structs.replace(
+        fleet,
+        name=fleet.name or _host_name(path),
+        creds=_absolute(places, fleet.creds),
+        ca=_absolute(places, fleet.ca),
+        key=_absolute(places, fleet.key),
+    )
+
+
+def _absolute(places: Places, path: str) -> str:
+    return str(places.config / Path(path).expanduser()) if path else ""
+
+
+def _host_name(path: Path) -> str:
+    name = re.sub(r"[^A-Za-z0-9_-]", "-", platform.node().partition(".")[0])[:32].strip("-_")
+    if not name:
+        raise UsageError(f"{path}: [{TABLE}]: give this host a name, such as name = 'box'")
+    return name
