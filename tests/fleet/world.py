@@ -199,7 +199,7 @@ class Host:
 
     async def _run_gateway(self) -> None:
         world = self.world
-        lease = Lease(View(world.leases, self), self.name, self.instance, self._renewed)
+        lease = Lease(View(world.leases, self), self.name, self.instance, self._renewed, _now)
         dispatcher = Dispatcher(
             self.name,
             (),
@@ -238,12 +238,15 @@ class Host:
     async def work(self, task: Task, confirm: Confirm) -> Report:
         await asyncio.sleep(self.random.random() * 20)  # cloning
         if task.work_id not in self.log:
-            await confirm("session")
+            await confirm("session", "commit")
             self.log[task.work_id] = _Session(task, self.random.random() * 90)
         session = self.log[task.work_id]
         await session.ended.wait()
         assert session.report
         return session.report
+
+    async def release(self, task: Task) -> None:
+        pass
 
     async def stop(self, task: Task) -> None:
         session = self.log.get(task.work_id)

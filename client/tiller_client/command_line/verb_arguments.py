@@ -288,6 +288,20 @@ def _add_daemon(add: AddParser) -> None:
     add_actions(partial(_verb, action))
 
 
+def _add_fleet(add: AddParser) -> None:
+    from tiller_client.command_line.fleet_arguments import add_fleet_actions  # few need them
+
+    _verb(add, "fleet", "gateway", "connect this host with the fleet in your configuration")
+    text = "let hosts of the fleet work, and see what they do"
+    add_fleet_actions(add("fleet", help=text, description=text[0].upper() + text[1:] + "."), _order)
+
+
+def _order(add: AddParser, name: str, text: str) -> Parser:
+    parser = _verb(add, "fleet", name, text)
+    parser.set_defaults(verb="fleet")
+    return parser
+
+
 def _add_rest(add: AddParser) -> None:
     parser = _verb(add, "rpc", "rpc", "talk to a program, such as an editor, in lines of JSON")
     parser.add_argument("--name", default="tiller rpc", help="the frontend's name; shown to others")
@@ -316,6 +330,7 @@ VERBS: dict[Callable[[AddParser], None], tuple[str, ...]] = {
         *("config", "init", "trust", "untrust", "mcp", "doctor", "sandbox"),
     ),
     _add_daemon: ("daemon",),
+    _add_fleet: ("gateway", "fleet"),
     _add_rest: ("rpc", "acp", "schema", "completions", "demo"),
 }
 """The verbs that each function adds, in the order in which help lists them."""

@@ -10,7 +10,7 @@ can expire, even if the gateway is dead by then.
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 from typing import Protocol
@@ -39,6 +39,10 @@ GRACE_S = LEASE_S
 """How long a lease must be seen to be missing before its host counts as lost: after an outage of
 the broker, all leases are missing for a moment."""
 
+START_S = 5.0
+"""How long the lease must still hold when an attempt is confirmed: far longer than it takes to
+submit its input."""
+
 DRAIN_PREFIX = "drain."
 """Begins the keys, in the table of hosts, of hosts that take no more tasks."""
 
@@ -55,6 +59,10 @@ class Worker(Protocol):
 
     async def stop(self, task: Task) -> None:
         """Interrupt a task, whose `work` then returns soon."""
+        ...
+
+    async def release(self, task: Task) -> None:
+        """Tidy up after an attempt whose report is known to all; never raises."""
         ...
 
 
@@ -113,7 +121,7 @@ class Dispatcher:
         """Look at the tables once, and act; raises `Unavailable`."""
         for record in await self._tasks.changes(self._cursor):
             self._note(record)
-        if self._lease.holds:
+        if self._lease.left_s > 0:
             await self._serve()
         await self._find_lost()
 
@@ -170,26 +178,27 @@ class Dispatcher:
 
     async def _work(self, task: Task) -> None:
         report = await self._worker.work(task, partial(self._confirm, task))
-        await self.amend(task, lambda current: ended(current, report))
+        await self._amend(task, lambda current: ended(current, report))
+        await self._worker.release(task)
 
-    async def _confirm(self, task: Task, session_id: str) -> None:
+    async def _confirm(self, task: Task, session_id: str, commit: str) -> None:
         """Wait until the lease holds and the attempt is surely ours; note its session.
 
         An attempt that another host has now, because the lease did not hold meanwhile, is cancelled
         here. While the lease holds, nobody can take it away.
         """
         while True:
-            while not self._lease.holds:  # noqa: ASYNC110 - the clock decides
+            while self._lease.left_s <= START_S:  # noqa: ASYNC110 - the clock decides
                 await asyncio.sleep(RETRY_S)
-            is_ours = await self.amend(
-                task, lambda current: structs.replace(current, session_id=session_id)
+            is_ours = await self._amend(
+                task, partial(structs.replace, session_id=session_id, commit=commit)
             )
             if not is_ours:
                 raise asyncio.CancelledError
-            if self._lease.holds:
+            if self._lease.left_s > START_S:
                 return
 
-    async def amend(self, task: Task, change: "Change") -> bool:
+    async def _amend(self, task: Task, change: Callable[[Task], Task]) -> bool:
         """Change the record of an attempt, unless it is not this host's any more; retries."""
         while True:
             try:
@@ -227,14 +236,6 @@ class Dispatcher:
 class Confirm(Protocol):
     """Returns once an attempt may start; cancels its task if it may not."""
 
-    async def __call__(self, session_id: str, /) -> None:
-        """Wait; `session_id` is the attempt's session."""
-        ...
-
-
-class Change(Protocol):
-    """Returns the next version of a task."""
-
-    def __call__(self, task: Task, /) -> Task:
-        """Change the task."""
+    async def __call__(self, session_id: str, commit: str, /) -> None:
+        """Wait; the attempt works in this session, on top of this commit."""
         ...

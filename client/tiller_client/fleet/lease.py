@@ -30,23 +30,32 @@ class Lease:
     """The lease of one host."""
 
     def __init__(
-        self, leases: Table, host: str, instance: str, renewed: Callable[[float], None]
+        self,
+        leases: Table,
+        host: str,
+        instance: str,
+        renewed: Callable[[float], None],
+        clock: Callable[[], float],
     ) -> None:
-        """`renewed` is told each time until when the lease holds, by `loop.time`."""
+        """`renewed` is told each time until when the lease holds, by `clock`.
+
+        `clock` must not stand still while the machine sleeps.
+        """
+        self._clock = clock
         self._leases = leases
         self._host = host
         self.instance = instance
         self._presence = encode(Presence(instance))
         self._renewed = renewed
         self._version = 0
-        self.holds_until = 0.0
+        self._holds_until = 0.0
         self.problem = ""
         """Why the lease could not be renewed."""
 
     @property
-    def holds(self) -> bool:
-        """Whether no other host may take over what runs here."""
-        return asyncio.get_running_loop().time() < self.holds_until
+    def left_s(self) -> float:
+        """For how many seconds surely no other host takes over what runs here."""
+        return self._holds_until - self._clock()
 
     async def keep(self) -> None:
         """Renew for ever; raises `NameTaken`."""
@@ -55,7 +64,7 @@ class Lease:
 
     async def renew(self) -> bool:
         """Renew once; return false if the broker can't be reached. Raises `NameTaken`."""
-        sent = asyncio.get_running_loop().time()
+        sent = self._clock()
         try:
             try:
                 self._version = await self._leases.write(self._host, self._presence, self._version)
@@ -66,8 +75,8 @@ class Lease:
             self.problem = str(error)
             return False
         self.problem = ""
-        self.holds_until = sent + HOLDS_S
-        self._renewed(self.holds_until)
+        self._holds_until = sent + HOLDS_S
+        self._renewed(self._holds_until)
         return True
 
     async def _current(self) -> int:

@@ -133,6 +133,8 @@ class Task(Struct, frozen=True, omit_defaults=True):
     """The `Presence.instance` of the host that has taken it."""
     session_id: str = ""
     """The session there."""
+    commit: str = ""
+    """What the session's worktree was made from."""
     cancel: bool = False
     """Whether it is to stop."""
     report: Report | None = None
@@ -166,7 +168,7 @@ def again(task: Task) -> Task:
     """The next attempt of a task, on any host."""
     attempt = task.attempt + 1
     return structs.replace(
-        task, state="queued", attempt=attempt, host="", instance="", session_id=""
+        task, state="queued", attempt=attempt, host="", instance="", session_id="", commit=""
     )
 
 

@@ -155,6 +155,13 @@ class Bucket:
         except (TimeoutError, Error) as error:
             raise Unavailable(str(self._broker.explained(error))) from None
 
+    async def delete(self, key: str) -> None:
+        """Delete a record, whatever its version."""
+        try:
+            await self._broker.js.publish(entry(self._name, key), headers={"KV-Operation": "DEL"})
+        except (Error, APIError, TimeoutError) as error:
+            raise Unavailable(str(self._broker.explained(error))) from None
+
     async def changed(self, within_s: float) -> None:
         """Wait until something may have changed, at most so long."""
         if not self._is_subscribed:

@@ -1,0 +1,139 @@
+"""The gateway of one host: puts the parts together, and runs until it is stopped."""
+
+import asyncio
+import fcntl
+import os
+import platform
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import structs
+
+from tiller_client.api.for_asyncio import Client
+from tiller_client.errors import LinkLost, UsageError
+from tiller_client.fleet import names
+from tiller_client.fleet.broker import Broker
+from tiller_client.fleet.dispatcher import Dispatcher
+from tiller_client.fleet.guard import Guard, clock
+from tiller_client.fleet.lease import Lease
+from tiller_client.fleet.publisher import Publisher
+from tiller_client.fleet.records import HostInfo, decode_host, encode
+from tiller_client.fleet.repositories import Repositories
+from tiller_client.fleet.table import Bucket, Conflict, Unavailable
+from tiller_client.fleet.worker import SessionWorker
+from tiller_protocol.fleet import Fleet
+from tiller_protocol.ids import ULID_RANDOM_BYTES, Ulids
+from tiller_protocol.places import Places
+
+LOCK, INSTANCE, REPOSITORIES = "gateway.lock", "instance", "repositories"
+"""Names in the gateway's directory."""
+
+INFO_S = 10.0
+"""How often the host's entry is brought up to date."""
+
+
+class _Tables(NamedTuple):
+    leases: Bucket
+    hosts: Bucket
+    tasks: Bucket
+
+
+def gateway_directory(places: Places) -> Path:
+    """The gateway's directory: beside that of the daemon, which is hidden from commands."""
+    return places.state.with_name(f"{places.state.name}-fleet")
+
+
+async def run_gateway(settings: Fleet, places: Places, say: Callable[[str], None]) -> None:
+    """Connect this host with the fleet, until SIGTERM or SIGINT.
+
+    `say` gets a sentence about each change that a user should know. Raises `UsageError` if another
+    gateway runs here or has the name, or if the broker refuses; `LinkLost` if it can't be reached
+    at the start, and the errors of `DaemonConnection`.
+    """
+    directory = gateway_directory(places)
+    instance = _own(directory)
+    assert settings.name
+    host = settings.name
+    task = asyncio.current_task()
+    assert task
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    async with (
+        Broker(settings, f"tiller gateway {host}") as broker,
+        Client("tiller gateway", places=places) as client,
+    ):
+        await broker.prepare()
+        buckets = (names.LEASES, names.HOSTS, names.TASKS)
+        tables = _Tables(*(Bucket(broker, name) for name in buckets))
+        guard = Guard(directory)
+        lease = Lease(tables.leases, host, instance, guard.renewed, clock)
+        if not await lease.renew():
+            raise LinkLost(lease.problem)
+        publisher = Publisher(broker, host, client)
+        repositories = Repositories(directory / REPOSITORIES)
+        worker = SessionWorker(client, broker, publisher, repositories, guard)
+        dispatcher = Dispatcher(
+            host,
+            settings.labels,
+            settings.slots,
+            lease=lease,
+            leases=tables.leases,
+            hosts=tables.hosts,
+            tasks=tables.tasks,
+            worker=worker,
+        )
+        info = HostInfo(
+            host,
+            client.hello.daemon_version,
+            platform.platform(terse=True),
+            str(Path.home()),
+            settings.labels,
+            settings.slots,
+        )
+        say(f"{host} is in the fleet, with {settings.slots} slots")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(lease.keep())
+            group.create_task(publisher.run())
+            group.create_task(dispatcher.run())
+            group.create_task(_keep_info(tables.hosts, info, lease, publisher, say))
+
+
+def _own(directory: Path) -> str:
+    """Lock the directory until this process ends, and return the host's instance."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UsageError("a gateway runs here already") from None
+    file = directory / INSTANCE
+    if not file.exists():
+        new = file.with_suffix(".new")
+        new.write_text(Ulids().make(0, os.urandom(ULID_RANDOM_BYTES)), "ascii")
+        new.replace(file)
+    return file.read_text("ascii")
+
+
+async def _keep_info(
+    hosts: Bucket, info: HostInfo, lease: Lease, publisher: Publisher, say: Callable[[str], None]
+) -> None:
+    """Keep the host's entry up to date, and tell the user about problems."""
+    told = ""
+    written: HostInfo | None = None
+    while True:
+        problem = lease.problem or publisher.problem
+        if problem != told:
+            say(problem or "all is well again")
+            told = problem
+        info = structs.replace(info, problem=problem)
+        if info != written:
+            try:
+                found = await hosts.get(info.name)
+                if found is None or decode_host(found.value) != info:
+                    await hosts.write(info.name, encode(info), found.version if found else 0)
+                written = info
+            except (Conflict, Unavailable):
+                pass  # the next time
+        await asyncio.sleep(INFO_S)
