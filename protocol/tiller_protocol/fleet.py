@@ -31,5 +31,8 @@ class Fleet(Struct, frozen=True, forbid_unknown_fields=True):
     """This host's name in the fleet; default: the machine's host name."""
     labels: tuple[Name, ...] = ()
     """What this host offers, such as `gpu`. A task runs only where all its labels are offered."""
+    workspace: str = ""
+    """The directory in which an agent works that other programs find by the Synadia Agent Protocol;
+    empty: no such agent. Not possible with a `key`, as that protocol does not encrypt."""
     slots: Annotated[int, Meta(ge=0, le=SLOTS_MAX)] = 1
     """How many tasks of the fleet run here at once; 0: none, but the host can be reached."""

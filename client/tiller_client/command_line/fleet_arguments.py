@@ -67,7 +67,7 @@ def add_fleet_actions(parser: Parser, verb: Callable[..., Parser]) -> None:
     one.add_argument("tasks", metavar="TASK", nargs="+", help=TASK_HELP)
     one = verb(add, "drain", "let a host take no more tasks")
     one.flag("--undo", "let it take tasks again")
-    one.add_argument("host", metavar="HOST")
+    one.add_argument("name", metavar="HOST", help="its name in the fleet")
     one = verb(add, "send", "send a message to a session on another host")
     one.option("--wait", "TIME", "if the host is away, let the broker keep it so long", duration)
     one.add_argument("target", metavar="SESSION@HOST")

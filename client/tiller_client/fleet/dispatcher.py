@@ -95,6 +95,8 @@ class Dispatcher:
         self._working: dict[str, asyncio.Task[None]] = {}
         """What runs here, by `work_id`."""
         self._stopping: set[str] = set()
+        self._ending: set[str] = set()
+        """What only has to report its end and to tidy up."""
         self._missing_since: dict[str, float] = {}
 
     @property
@@ -140,7 +142,7 @@ class Dispatcher:
             for task, _ in self._open.values()
             if task.is_of(self._lease.instance)
         }
-        for work_id in [one for one in self._working if one not in ours]:
+        for work_id in self._working.keys() - ours.keys() - self._ending:
             self._working[work_id].cancel()
         for work_id, task in ours.items():
             if work_id not in self._working:
@@ -173,11 +175,13 @@ class Dispatcher:
         def forget(_: object) -> None:
             self._working.pop(work_id, None)
             self._stopping.discard(work_id)
+            self._ending.discard(work_id)
 
         work.add_done_callback(forget)
 
     async def _work(self, task: Task) -> None:
         report = await self._worker.work(task, partial(self._confirm, task))
+        self._ending.add(task.work_id)
         await self._amend(task, lambda current: ended(current, report))
         await self._worker.release(task)
 

@@ -14,6 +14,7 @@ from msgspec import structs
 from tiller_client.api.for_asyncio import Client
 from tiller_client.errors import LinkLost, UsageError
 from tiller_client.fleet import names
+from tiller_client.fleet.agent import Agent
 from tiller_client.fleet.broker import Broker
 from tiller_client.fleet.dispatcher import Dispatcher
 from tiller_client.fleet.guard import Guard, clock
@@ -97,6 +98,9 @@ async def run_gateway(settings: Fleet, places: Places, say: Callable[[str], None
             group.create_task(lease.keep())
             group.create_task(publisher.run())
             group.create_task(dispatcher.run())
+            if settings.workspace:
+                agent = Agent(broker, host, client, Path(settings.workspace))
+                group.create_task(agent.run())
             group.create_task(_keep_info(tables.hosts, info, lease, publisher, say))
 
 

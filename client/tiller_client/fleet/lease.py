@@ -48,7 +48,7 @@ class Lease:
         self._presence = encode(Presence(instance))
         self._renewed = renewed
         self._version = 0
-        self._holds_until = 0.0
+        self._sent = self._holds_until = 0.0
         self.problem = ""
         """Why the lease could not be renewed."""
 
@@ -56,6 +56,11 @@ class Lease:
     def left_s(self) -> float:
         """For how many seconds surely no other host takes over what runs here."""
         return self._holds_until - self._clock()
+
+    @property
+    def since_renewal_s(self) -> float:
+        """Seconds since the last renewal was sent."""
+        return self._clock() - self._sent
 
     async def keep(self) -> None:
         """Renew for ever; raises `NameTaken`."""
@@ -75,6 +80,7 @@ class Lease:
             self.problem = str(error)
             return False
         self.problem = ""
+        self._sent = sent
         self._holds_until = sent + HOLDS_S
         self._renewed(self._holds_until)
         return True

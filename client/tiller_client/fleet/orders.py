@@ -14,10 +14,11 @@ from nats.errors import TimeoutError as NatsTimeout
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nats.js.errors import APIError, NotFoundError
 
-from tiller_client.errors import TillerError, UsageError
+from tiller_client.errors import RejectedError, TillerError, UsageError
 from tiller_client.fleet import names
-from tiller_client.fleet.broker import Broker
+from tiller_client.fleet.broker import Broker, HostAway
 from tiller_client.fleet.dispatcher import DRAIN_PREFIX
+from tiller_client.fleet.inbox import leave
 from tiller_client.fleet.objects import get_object
 from tiller_client.fleet.records import (
     FINAL,
@@ -31,9 +32,11 @@ from tiller_client.fleet.records import (
     encode,
 )
 from tiller_client.fleet.table import Bucket, Conflict, Record
-from tiller_protocol.codec import decode_event
+from tiller_protocol.answers import Accepted, AnyAnswer, Rejected
+from tiller_protocol.codec import decode_answer, decode_event, encode_submission
 from tiller_protocol.events import Event
 from tiller_protocol.ids import ULID_RANDOM_BYTES, Ulids
+from tiller_protocol.ops import Submission, UserInput
 
 FETCH, FETCH_S = 200, 5.0
 """How many events to ask the broker for at a time, and how long it may take."""
@@ -72,6 +75,17 @@ class Overview(NamedTuple):
     tasks: Sequence[TaskLine]
 
 
+class Kept(Struct, frozen=True, tag_field="type", tag="kept"):
+    """A message that the broker keeps for a host."""
+
+    submission_id: str
+    """With this id, `tiller fleet status` shows the answer."""
+    host: str
+    """The host."""
+    wait_s: float
+    """For how many seconds the broker keeps it."""
+
+
 class Orders:
     """Reads and changes the fleet's tables."""
 
@@ -81,14 +95,14 @@ class Orders:
         self._tasks = Bucket(broker, names.TASKS)
         self._hosts = Bucket(broker, names.HOSTS)
         self._leases = Bucket(broker, names.LEASES)
+        self._answers = Bucket(broker, names.ANSWERS)
 
     async def submit(self, spec: TaskSpec, number: int) -> list[Task]:
         """Put a task into the queue, `number` times."""
         ulids = Ulids()
         tasks: list[Task] = []
         for _ in range(number):
-            now = time.time_ns() // 1_000_000
-            tasks.append(Task(ulids.make(now, os.urandom(ULID_RANDOM_BYTES)), spec, by=self._by))
+            tasks.append(Task(_new_id(ulids), spec, by=self._by))
             await self._tasks.write(tasks[-1].id, encode(tasks[-1]), 0)
         return tasks
 
@@ -150,6 +164,32 @@ class Orders:
         elif not undo and not found:
             await self._hosts.write(key, encode(Draining(self._by)), 0)
 
+    async def send(self, host: str, session_id: str, text: str, wait_s: float) -> Accepted | Kept:
+        """Send input to a session on a host.
+
+        If the host is away, let the broker keep the input for `wait_s`; if that is 0, raise
+        `HostAway`. Raises `RejectedError` as on the host itself.
+        """
+        submission_id = _new_id(Ulids())
+        op = UserInput(session_id, text)
+        frame = encode_submission(Submission(submission_id, op, self._by))
+        try:
+            data = await self._broker.request(host, names.drive(host), frame)
+        except HostAway:
+            if not wait_s:
+                raise
+            await leave(self._broker, host, submission_id, frame, wait_s)
+            return Kept(submission_id, host, wait_s)
+        answer = decode_answer(data)
+        if isinstance(answer, Rejected):
+            raise RejectedError(answer)
+        return answer
+
+    async def answer(self, submission_id: str) -> AnyAnswer | None:
+        """Return the answer to a message that the broker has kept, if it is there."""
+        found = await self._answers.get(submission_id)
+        return decode_answer(found.value) if found else None
+
     async def until_ended(self, tasks: Sequence[Task], tell: Callable[[Task], None]) -> None:
         """Wait until tasks have ended or are unknown; `tell` gets each then."""
         open_ = {one.id for one in tasks}
@@ -195,3 +235,7 @@ class Orders:
             raise TillerError("nothing was published in this fleet yet") from None
         except (Error, APIError, TimeoutError) as error:
             raise broker.explained(error) from None
+
+
+def _new_id(ulids: Ulids) -> str:
+    return ulids.make(time.time_ns() // 1_000_000, os.urandom(ULID_RANDOM_BYTES))

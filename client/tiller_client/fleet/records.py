@@ -14,7 +14,7 @@ only one takes place:
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta, Struct, structs
+from msgspec import Meta, Struct, field, structs
 
 from tiller_protocol.events import Outcome
 from tiller_protocol.fleet import Name
@@ -123,8 +123,8 @@ class Task(Struct, frozen=True, omit_defaults=True):
     """What to do."""
     by: str = ""
     """Who has submitted it."""
-    state: State = "queued"
-    """See above."""
+    state: State = field(default_factory=lambda: "queued")
+    """See above; always present."""
     attempt: int = 1
     """Number of this attempt, from 1."""
     host: str = ""

@@ -37,12 +37,18 @@ def read_settings(places: Places) -> Fleet:
         fleet = msgspec.convert(values[TABLE], Fleet)
     except msgspec.ValidationError as error:
         raise UsageError(f"{path}: [{TABLE}]: {error}") from None
+    if fleet.key and fleet.workspace:
+        raise UsageError(
+            f"{path}: [{TABLE}]: leave out `workspace` or `key`: the Synadia Agent Protocol does "
+            "not encrypt what it sends"
+        )
     return msgspec.structs.replace(
         fleet,
         name=fleet.name or _host_name(path),
         creds=_absolute(places, fleet.creds),
         ca=_absolute(places, fleet.ca),
         key=_absolute(places, fleet.key),
+        workspace=_absolute(places, fleet.workspace),
     )
 
 

@@ -85,6 +85,7 @@ class SessionWorker:
         self._guard = guard
         self._changes: dict[str, asyncio.Event] = {}
         self._stopped: set[str] = set()
+        self._sessions: dict[str, str] = {}
 
     def note(self, session_id: str) -> None:
         """A session has new events."""
@@ -114,9 +115,7 @@ class SessionWorker:
         """Remove the worktree, which can be restored for some days."""
         self._stopped.discard(task.work_id)
         with suppress(TillerError):
-            created = await self._submit_once(_creation(task, "", ""), f"{task.work_id}.create")
-            assert isinstance(created, Created)
-            if worktree := await self._worktree(created.session_id):
+            if worktree := await self._worktree(self._sessions.pop(task.work_id, "")):
                 await self._submit_once(
                     WorktreeRemove(worktree.id, force=True), f"{task.work_id}.rm"
                 )
@@ -127,7 +126,7 @@ class SessionWorker:
         create = _creation(task, str(clone / spec.directory), commit)
         created = await self._submit_once(create, f"{task.work_id}.create")
         assert isinstance(created, Created)
-        session_id = created.session_id
+        session_id = self._sessions[task.work_id] = created.session_id
         if spec.retries:
             self._guard.watch(fence_id(task.work_id), session_id)
         await confirm(session_id, commit)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from tiller_client.command_line.prompt import read_text
 from tiller_client.connecting.runtime import my_places
-from tiller_client.console import Console, print_json, say, stdout_theme, tell
+from tiller_client.console import Console, flush, print_json, say, stdout_theme, tell
 from tiller_client.errors import NotInstalled, TillerError, UsageError
 from tiller_client.rendering.events import Renderer
-from tiller_client.rendering.text import age, cut, dollars, one_line, pad
+from tiller_client.rendering.text import age, cut, dollars, one_line, pad, seconds
 from tiller_protocol.settings import Budget
 
 if TYPE_CHECKING:  # these need the extra `fleet`
@@ -49,7 +49,12 @@ async def _gateway() -> int:
     from tiller_client.fleet.settings import read_settings
 
     places = my_places()
-    await run_gateway(read_settings(places), places, tell)
+
+    def tell_now(sentence: str) -> None:
+        tell(sentence)
+        flush()
+
+    await run_gateway(read_settings(places), places, tell_now)
     return 0
 
 
@@ -81,6 +86,8 @@ async def _act(arguments: Namespace) -> int:
                 return await _logs(orders, arguments)
             case "fetch":
                 return await _fetch(orders, broker, arguments)
+            case "send":
+                return await _send(orders, arguments)
             case "cancel":
                 for word in arguments.tasks:
                     task = await orders.cancel(word)
@@ -92,7 +99,7 @@ async def _act(arguments: Namespace) -> int:
                         tell(f"{task.host} stops task {task.id}")
                 return 0
             case _:
-                await orders.drain(arguments.host, undo=arguments.undo)
+                await orders.drain(arguments.name, undo=arguments.undo)
                 return 0
 
 
@@ -163,6 +170,9 @@ async def _list(orders: "Orders", arguments: Namespace) -> int:
 async def _status(orders: "Orders", arguments: Namespace) -> int:
     from tiller_client.fleet.records import decode_task
 
+    if answer := await orders.answer(arguments.task):
+        print_json(answer)
+        return 0
     record = await orders.find(arguments.task)
     task = decode_task(record.value)
     if arguments.json:
@@ -186,6 +196,23 @@ async def _status(orders: "Orders", arguments: Namespace) -> int:
             say(f"  {one_line(report.message)}")
         if report.bundle:
             say(f"  get its branch with: tiller fleet fetch {task.id[-ID_CHARS:]}")
+    return 0
+
+
+async def _send(orders: "Orders", arguments: Namespace) -> int:
+    from tiller_client.fleet.orders import Kept
+
+    session, at, host = arguments.target.partition("@")
+    if not at:
+        raise UsageError(f"name the host, too: {session}@HOST")
+    done = await orders.send(host, session, read_text(arguments.text), arguments.wait or 0.0)
+    if arguments.json:
+        print_json(done)
+    elif isinstance(done, Kept):
+        tell(
+            f"{host} is away; the broker keeps the message for {seconds(done.wait_s)}; "
+            f"for the answer, run: tiller fleet status {done.submission_id}"
+        )
     return 0
 
 

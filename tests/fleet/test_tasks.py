@@ -1,0 +1,153 @@
+"""Tasks of a fleet: a real broker, real daemons and gateways, and the command line."""
+
+import signal
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from e2e.words import bash, calls, text
+from support.fleet import Host, fleet_of, git, repository, wait_until
+from tiller_daemon.models.scripted import ScriptStep
+
+COMMIT = "echo two >> a.txt && git -c user.name=t -c user.email=t@t.invalid commit -qam Two"
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Generator[Host]:
+    with fleet_of(tmp_path_factory.mktemp("f"), 1, 'slots = 2\nlabels = ["gpu"]') as (_, hosts):
+        yield hosts[0]
+
+
+@pytest.fixture
+def origin(tmp_path: Path) -> Path:
+    return repository(tmp_path / "origin")
+
+
+def playing(host: Host, *steps: ScriptStep) -> str:
+    return host.daemon.script(*steps)
+
+
+def test_a_task_delivers_its_branch_and_removes_its_worktree(
+    host: Host, origin: Path, tmp_path: Path
+) -> None:
+    model = playing(host, calls(bash(COMMIT)), text("Added two."))
+    (task,) = host.run("Add two", origin, "--model", model, "--label", "gpu")
+    ended = host.ended(task)
+    report = ended["report"]
+    assert (ended["state"], report["outcome"], report["message"]) == (
+        *("done", "completed", "Added two."),
+    )
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", str(origin), str(clone))
+    assert not host.tiller("fleet", "fetch", task, cwd=clone).returncode
+    assert git(clone, "show", f"{report['branch']}:a.txt") == "one\ntwo"
+    wait_until(lambda: not any(host.repositories.glob("*/*.worktrees/[!.]*")))
+
+
+def test_a_task_pushes_its_branch(host: Host, origin: Path) -> None:
+    model = playing(host, calls(bash(COMMIT)), text("Added two."))
+    (task,) = host.run("Add two", f"{origin}@main", "--model", model, "--push")
+    report = host.ended(task)["report"]
+    assert report["pushed"]
+    assert git(origin, "show", f"{report['branch']}:a.txt") == "one\ntwo"
+
+
+def test_changes_that_were_not_committed_are_kept(host: Host, origin: Path) -> None:
+    model = playing(host, calls(bash("echo two >> a.txt")), text("Changed."))
+    (task,) = host.run("Change", origin, "--model", model)
+    report = host.ended(task)["report"]
+    assert report["patch"]
+    assert not report.get("commits")
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("/nowhere/at/all", "does not appear to be a git repository"),
+        ("ext::sh -c id", "transport 'ext' not allowed"),
+        ("{origin}@nobranch", "no branch, tag or commit 'nobranch'"),
+    ],
+)
+def test_a_task_says_why_it_could_not_start(
+    host: Host, origin: Path, address: str, says: str
+) -> None:
+    (task,) = host.run("Go", address.format(origin=origin))
+    report = host.ended(task)["report"]
+    assert report["outcome"] == "not_started"
+    assert says in report["problem"]
+
+
+def test_a_task_waits_for_a_host_with_its_label_and_can_be_cancelled(
+    host: Host, origin: Path
+) -> None:
+    (task,) = host.run("Go", origin, "--label", "tpu")
+    assert host.tasks()[task]["state"] == "queued"
+    assert "cancelled before it began" in host.tiller("fleet", "cancel", task).stdout
+    assert host.tasks()[task]["state"] == "cancelled"
+    assert "has already ended" in host.tiller("fleet", "cancel", task).stderr
+
+
+def test_a_running_task_is_cancelled(host: Host, origin: Path) -> None:
+    model = playing(host, calls(bash("sleep 1000")), text("Late."))
+    (task,) = host.run("Sleep", origin, "--model", model)
+    wait_until(lambda: host.tasks()[task].get("session_id"))
+    assert not host.tiller("fleet", "cancel", task).returncode
+    ended = host.ended(task)
+    assert (ended["state"], ended["report"]["outcome"]) == ("cancelled", "interrupted")
+
+
+def test_a_draining_host_takes_no_tasks(host: Host, origin: Path) -> None:
+    assert not host.tiller("fleet", "drain", host.name).returncode
+    (task,) = host.run("Go", origin, "--model", playing(host, text("Done.")))
+    assert "draining" in host.tiller("fleet", "ls").stdout
+    assert host.tasks()[task]["state"] == "queued"
+    assert not host.tiller("fleet", "drain", host.name, "--undo").returncode
+    assert host.ended(task)["state"] == "done"
+
+
+def test_a_gateway_that_was_killed_goes_on_with_its_tasks(host: Host, origin: Path) -> None:
+    go_on = origin.parent / "go-on"
+    wait = bash(f"while [ ! -e {go_on} ]; do sleep 0.05; done; {COMMIT}")
+    (task,) = host.run("Wait", origin, "--model", playing(host, calls(wait), text("Done.")))
+    wait_until(lambda: host.tasks()[task].get("session_id"))
+    host.stop_gateway(signal.SIGKILL)
+    go_on.touch()
+    host.start_gateway()
+    ended = host.ended(task)
+    assert (ended["state"], ended.get("attempt", 1), ended["report"]["commits"]) == ("done", 1, 1)
+
+
+def test_a_turn_that_its_daemon_has_cut_off_is_continued(host: Host, origin: Path) -> None:
+    steps = calls(bash("sleep 1000")), text("Done.")
+    (task,) = host.run("Wait", origin, "--model", playing(host, *steps))
+    wait_until(lambda: host.daemon.asked(host.tasks()[task].get("session_id", "")))
+    host.daemon.restart()
+    assert host.ended(task)["report"]["outcome"] == "completed"
+
+
+def test_the_stream_has_the_bytes_of_the_log(host: Host, origin: Path) -> None:
+    """All but deltas, and large events, too."""
+    model = playing(host, calls(bash("seq 200000")), text("x" * 2_000_000, pieces=3))
+    (task,) = host.run("Print", origin, "--model", model)
+    session = host.ended(task)["session_id"]
+    published = host.tiller("fleet", "logs", f"{session}@{host.name}", "--json").stdout
+    logged = host.tiller("log", session, "--json").stdout.splitlines(keepends=True)
+    assert published == "".join(one for one in logged if '"item_delta"' not in one)
+    assert max(map(len, logged)) > 1_100_000
+
+
+def test_two_hosts_cannot_have_one_name(host: Host, tmp_path: Path) -> None:
+    other = {**host.daemon.variables, "TILLER_HOME": str(tmp_path / "t")}
+    config = tmp_path / "t" / "config"
+    config.mkdir(parents=True)
+    text_ = (host.daemon.places.config / "config.toml").read_text()
+    (config / "config.toml").write_text(text_)
+    mine, host.daemon.variables = host.daemon.variables, other
+    try:
+        done = host.tiller("gateway")
+        host.tiller("daemon", "stop")
+    finally:
+        host.daemon.variables = mine
+    assert done.returncode
+    assert f"another host of the fleet has the name {host.name}" in done.stderr
