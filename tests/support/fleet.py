@@ -51,7 +51,11 @@ class Broker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.kill9()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -135,7 +135,9 @@ class Bucket:
                         key, value, meta.sequence.stream, meta.timestamp.timestamp()
                     )
         except NatsTimeout:
-            pass  # what is left was replaced meanwhile; the next call returns it
+            # What is left may have been replaced meanwhile, so that the next call returns it.
+            if (await reader.consumer_info()).num_pending:
+                raise
         finally:
             with suppress(Error, APIError, asyncio.TimeoutError):
                 await reader.unsubscribe()
