@@ -1,6 +1,6 @@
 """Settings for all tests: the daemon's own log lines are dropped, so that the output stays short.
 
-Tests that judge one batch of simulated programs go to the same worker. Nothing that a test has
+The tests of a file go to the same worker, so that they share its daemon. Nothing that a test has
 started outlives the run, however the run ends.
 """
 
@@ -35,15 +35,15 @@ hypothesis.settings.load_profile("patient")
 
 
 class _Together(LoadScopeScheduling):
-    """Gives each test to the next worker that is free, and a batch's tests to the same one."""
+    """Gives each file to the next worker that is free, and a batch's tests to the same one."""
 
     def _split_scope(self, nodeid: str) -> str:
         batch = JUDGES_A_BATCH.search(nodeid)
-        return f"batch {batch[1]}" if batch else nodeid
+        return f"batch {batch[1]}" if batch else nodeid.partition("::")[0]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
-    """Play each batch once; the marker `xdist_group` does nothing with pytest 9."""
+    """Start a file's daemon once, and play each batch once."""
     return _Together(config, log) if config.getvalue("dist") == "load" else None
 
 
