@@ -1,7 +1,7 @@
 """Escalation: a command stopped by its level runs again in a looser one if the user agrees."""
 
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,16 +26,11 @@ ALLOWED = ({"permission": "bash", "pattern": "*", "action": "allow"},)
 pytestmark = needs_sandbox
 
 
-@pytest.fixture
-async def frontend(
-    new_daemon: Callable[..., Daemon], nursery: trio.Nursery
-) -> AsyncGenerator[Frontend]:
-    """Connect to a daemon with its own choice of sandbox."""
-    daemon = new_daemon(DEFAULT)
-    daemon.start()
-    connected = await Frontend.connect(daemon, nursery)
-    yield connected
-    await connected.close()
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Generator[Daemon]:
+    """A daemon with its own choice of sandbox."""
+    with Daemon(tmp_path_factory.mktemp("d"), DEFAULT) as daemon:
+        yield daemon
 
 
 @pytest.fixture

@@ -97,26 +97,25 @@ async def test_a_login_asks_for_the_scopes_and_with_the_port_that_are_registered
     await frontend.close()
 
 
+NOT_THERE = {
+    'client_secret_env = "NOT_SET"\n': "expected in the variable NOT_SET, which is not set",
+    'client_secret_command = ["false"]\n': "`false` that prints the key failed with status 1",
+    'client_secret_file = "missing"\n': "missing",
+}
+
+
 @pytest.mark.parametrize("method", ["client_secret_post"])
-@pytest.mark.parametrize(
-    ("secret", "says"),
-    [
-        ('client_secret_env = "NOT_SET"\n', "expected in the variable NOT_SET, which is not set"),
-        ('client_secret_command = ["false"]\n', "`false` that prints the key failed with status 1"),
-        ('client_secret_file = "missing"\n', "missing"),
-    ],
-)
 async def test_a_secret_that_is_not_there_says_where_it_was_looked_for(
-    new_daemon: Callable[..., Daemon],
-    own_client: OwnClient,
-    nursery: trio.Nursery,
-    method: str,
-    secret: str,
-    says: str,
+    new_daemon: Callable[..., Daemon], own_client: OwnClient, nursery: trio.Nursery, method: str
 ) -> None:
-    daemon = new_daemon(config(own_client, secret))
+    servers = [
+        config(own_client, secret).removeprefix(CONFIG).replace("mcp.guarded", f"mcp.s{number}")
+        for number, secret in enumerate(NOT_THERE)
+    ]
+    daemon = new_daemon(CONFIG + "".join(servers))
     daemon.start()
     frontend = await Frontend.connect(daemon, nursery)
-    refused = await frontend.refused(McpLogin("guarded"))
-    assert says in refused.message
+    for number, says in enumerate(NOT_THERE.values()):
+        refused = await frontend.refused(McpLogin(f"s{number}"))
+        assert says in refused.message
     await frontend.close()

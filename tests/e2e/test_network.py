@@ -1,6 +1,6 @@
 """Commands that are known to need the network ask first, and get nothing but the network."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -64,13 +64,11 @@ def project(workspace: Path) -> Path:
     return workspace
 
 
-@pytest.fixture
-async def frontend(
-    new_daemon: Callable[..., Daemon], nursery: trio.Nursery
-) -> AsyncGenerator[Frontend]:
-    """Connect to a daemon with its own choice of sandbox."""
-    async with connected(new_daemon(DEFAULT), nursery) as made:
-        yield made
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Generator[Daemon]:
+    """A daemon with its own choice of sandbox."""
+    with Daemon(tmp_path_factory.mktemp("d"), DEFAULT) as daemon:
+        yield daemon
 
 
 @asynccontextmanager

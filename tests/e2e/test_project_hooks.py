@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +53,10 @@ command = 'touch ended'
 """
 
 
-@pytest.fixture
-def daemon(new_daemon: Callable[..., Daemon]) -> Daemon:
-    daemon = new_daemon(CONFIG + USERS)
-    daemon.start()
-    return daemon
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Generator[Daemon]:
+    with Daemon(tmp_path_factory.mktemp("d"), CONFIG + USERS) as daemon:
+        yield daemon
 
 
 def bring(workspace: Path, config: str = HOOKS) -> None:

@@ -4,7 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -47,15 +48,20 @@ needs_sandbox = pytest.mark.skipif(
 NewDaemon = Callable[..., Daemon]
 
 
+@pytest.fixture(scope="module")
+def confining(tmp_path_factory: pytest.TempPathFactory) -> Generator[Daemon]:
+    """A daemon whose configuration does not mention the sandbox."""
+    with Daemon(tmp_path_factory.mktemp("d"), DEFAULT) as daemon:
+        yield daemon
+
+
 @pytest.fixture
 async def confined(
-    new_daemon: NewDaemon, nursery: trio.Nursery
+    confining: Daemon, nursery: trio.Nursery
 ) -> AsyncGenerator[tuple[Daemon, Frontend]]:
-    """A daemon whose configuration does not mention the sandbox."""
-    daemon = new_daemon(DEFAULT)
-    daemon.start()
-    frontend = await Frontend.connect(daemon, nursery)
-    yield daemon, frontend
+    """The daemon that confines commands, and a frontend."""
+    frontend = await Frontend.connect(confining, nursery)
+    yield confining, frontend
     await frontend.close()
 
 
@@ -130,9 +136,10 @@ async def test_a_command_can_not_drive_the_daemon_though_it_has_the_token(
 
 async def no_command_drives(daemon: Daemon, frontend: Frontend, workspace: Path) -> None:
     """Check that a command drives the daemon neither with a stolen token nor with the client."""
+    before = await sessions(frontend)
     call = await run(frontend, workspace, drive(daemon, workspace, 1))
     assert call.exit_status, call.output
-    assert await sessions(frontend) == 1
+    assert await sessions(frontend) == before + 1
     runtime, state = daemon.places.runtime, daemon.places.state
     call = await run(frontend, workspace, f"ls -A {runtime} {state}; cat {runtime}/{TOKEN_FILE}")
     assert OPS_SOCKET not in call.output
@@ -140,7 +147,7 @@ async def no_command_drives(daemon: Daemon, frontend: Frontend, workspace: Path)
     home = daemon.variables["TILLER_HOME"]
     client = f"TILLER_HOME={home} {sys.executable} -m tiller_client new"
     assert (await run(frontend, workspace, client)).exit_status
-    assert await sessions(frontend) == 3
+    assert await sessions(frontend) == before + 3
 
 
 @needs_sandbox
@@ -348,17 +355,24 @@ def no_bubblewrap(daemon: Daemon) -> str:
     return f"{program.parent}:{daemon.variables['PATH']}"
 
 
-@pytest.fixture
-async def landlocked(
-    new_daemon: NewDaemon, nursery: trio.Nursery
-) -> AsyncGenerator[tuple[Daemon, Frontend]]:
+@pytest.fixture(scope="module")
+def landlocking(tmp_path_factory: pytest.TempPathFactory) -> Generator[Daemon]:
     """A daemon on a system that allows no namespaces."""
     if problem := try_out_landlock().problem:
         pytest.skip(problem)
-    daemon = new_daemon(DEFAULT)
-    daemon.start(PATH=no_bubblewrap(daemon))
-    frontend = await Frontend.connect(daemon, nursery)
-    yield daemon, frontend
+    daemon = Daemon(tmp_path_factory.mktemp("d"), DEFAULT)
+    with closing(daemon):
+        daemon.start(PATH=no_bubblewrap(daemon))
+        yield daemon
+
+
+@pytest.fixture
+async def landlocked(
+    landlocking: Daemon, nursery: trio.Nursery
+) -> AsyncGenerator[tuple[Daemon, Frontend]]:
+    """The daemon that has Landlock alone, and a frontend."""
+    frontend = await Frontend.connect(landlocking, nursery)
+    yield landlocking, frontend
     await frontend.close()
 
 

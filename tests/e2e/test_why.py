@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -21,16 +21,11 @@ from tiller_protocol.settings import Rule
 pytestmark = needs_sandbox
 
 
-@pytest.fixture
-async def frontend(
-    new_daemon: Callable[..., Daemon], nursery: trio.Nursery
-) -> AsyncGenerator[Frontend]:
-    """A frontend of a daemon whose commands run in a sandbox."""
-    daemon = new_daemon(DEFAULT)
-    daemon.start()
-    connected = await Frontend.connect(daemon, nursery)
-    yield connected
-    await connected.close()
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Generator[Daemon]:
+    """A daemon with its own choice of sandbox."""
+    with Daemon(tmp_path_factory.mktemp("d"), DEFAULT) as daemon:
+        yield daemon
 
 
 async def calls_of(

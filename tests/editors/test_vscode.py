@@ -544,13 +544,17 @@ def test_the_lock_file_names_no_registry() -> None:
     assert "http" not in (EXTENSION / "package-lock.json").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    "scripts", [["build"], pytest.param(["check", "build"], marks=pytest.mark.nightly)]
+)
 async def test_the_bundle_is_typed_and_runs(
-    built: Path, daemon: Daemon, workspace: Path, tmp_path: Path
+    built: Path, daemon: Daemon, workspace: Path, tmp_path: Path, scripts: list[str]
 ) -> None:
+    """Checking the types takes eight seconds, so they are checked nightly only."""
     package = tmp_path / "client" / "editors" / "vscode"
     install(EXTENSION, package)
     shutil.copytree(EXTENSION.parents[1] / "typescript" / "src", tmp_path / "client/typescript/src")
-    for script in ("check", "build"):
+    for script in scripts:
         done = await trio.run_process(
             ["npm", "run", script], cwd=package, capture_stdout=True, check=False
         )

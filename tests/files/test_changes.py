@@ -18,8 +18,8 @@ from tiller_daemon.files.paths import Location, PathProblem, locate
 from tiller_daemon.files.whole_files import read_whole, state_of
 
 SIZES = (1, 3)
-STEPS = {"kill": 5, "fails once": 3, "full from then on": 4, "half a write": 1}
-"""Every third to fifth call is enough here; `scripts/soak/edits.py` takes all."""
+STEPS = {"kill": 7, "fails once": 7, "full from then on": 7, "half a write": 1}
+"""Every seventh call is enough here; `scripts/soak/edits.py` takes all."""
 
 
 @pytest.mark.parametrize("fault", FAULTS)
