@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ from support.daemon import Daemon
 from support.frontend import Frontend
 from support.http_server import Received, events, hanging, serving
 from support.streams import STREAMS
-from support.vendor_types import CHAT, RESPONSES, check_messages_typed, check_typed
+from support.vendor_types import check_chat_typed, check_messages_typed, check_responses_typed
 from tiller_protocol.items import AssistantMessage, Citation, ToolCall, ToolErrorKind
 from tiller_protocol.ops import Interrupt
 
@@ -70,7 +69,7 @@ WIRES = (
         b"response.web_search_call.searching",
         '{ search_context_size = "low" }',
         {"type": "web_search", "search_context_size": "low"},
-        partial(check_typed, RESPONSES),
+        check_responses_typed,
         [
             ("web_search", "completed", "https://example.com/cats\nhttps://example.org/"),
             ("web_search", "completed", ""),
@@ -86,7 +85,7 @@ WIRES = (
         b'"content": "Cats',
         '{ search_context_size = "low" }',
         {"search_context_size": "low"},
-        partial(check_typed, CHAT),
+        check_chat_typed,
         [],
         (Citation("https://example.com/cats?utm_source=openai", "Cats"),),
         "Cats exist.",

@@ -1,7 +1,6 @@
 """Effort and model families on every wire, in requests that the providers' packages understand."""
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from e2e.provider import said
 from support.daemon import Daemon
 from support.frontend import Frontend
 from support.http_server import serving, status
-from support.vendor_types import CHAT, RESPONSES, check_messages_typed, check_typed
+from support.vendor_types import check_chat_typed, check_messages_typed, check_responses_typed
 from tiller_protocol.events import TurnStarted
 
 CONFIG = """\
@@ -34,8 +33,8 @@ scripts = "../scripts"
 """
 
 CHECKS: dict[str, Callable[[bytes], None]] = {
-    "openai_chat": partial(check_typed, CHAT),
-    "openai_responses": partial(check_typed, RESPONSES),
+    "openai_chat": check_chat_typed,
+    "openai_responses": check_responses_typed,
     "anthropic_messages": check_messages_typed,
 }
 

@@ -1,28 +1,57 @@
-"""Checks request bodies against the types of the packages `openai` and `anthropic`."""
+"""Checks request bodies against the types of the packages `openai` and `anthropic`.
+
+The packages take seconds to import, so only the worker that uses them does so.
+"""
 
 import json
+from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin
 
 import typing_extensions
-from anthropic.types.message_create_params import MessageCreateParamsStreaming
-from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
-from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 from pydantic import TypeAdapter
 
-CHAT = TypeAdapter[Any](CompletionCreateParamsStreaming)
-RESPONSES = TypeAdapter[Any](ResponseCreateParamsStreaming)
+
+def check_chat_typed(body: bytes) -> None:
+    """Check a body for Chat Completions by OpenAI's package."""
+    _check(_chat(), body)
 
 
-def check_typed(adapter: TypeAdapter[Any], body: bytes) -> None:
-    """Check a body by OpenAI's package, which drops fields that it does not know."""
-    told = json.loads(body)
-    assert _exhausted(adapter.validate_python(told)) == told
+def check_responses_typed(body: bytes) -> None:
+    """Check a body for Responses by OpenAI's package."""
+    _check(_responses(), body)
 
 
 def check_messages_typed(body: bytes) -> None:
     """Check a body against the types of Anthropic's package."""
-    found = problem(json.loads(body), MessageCreateParamsStreaming)
+    found = messages_problem(json.loads(body))
     assert not found, found
+
+
+def messages_problem(body: Any) -> str:
+    """Return where a body does not match the types of Anthropic's package; empty if it does."""
+    from anthropic.types.message_create_params import MessageCreateParamsStreaming
+
+    return problem(body, MessageCreateParamsStreaming)
+
+
+@cache
+def _chat() -> TypeAdapter[Any]:
+    from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
+
+    return TypeAdapter(CompletionCreateParamsStreaming)
+
+
+@cache
+def _responses() -> TypeAdapter[Any]:
+    from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
+
+    return TypeAdapter(ResponseCreateParamsStreaming)
+
+
+def _check(adapter: TypeAdapter[Any], body: bytes) -> None:
+    """Compare, as the package drops fields that it does not know."""
+    told = json.loads(body)
+    assert _exhausted(adapter.validate_python(told)) == told
 
 
 def problem(value: Any, kind: Any, place: str = "body") -> str:

@@ -4,13 +4,12 @@ import json
 from typing import Any
 
 import pytest
-from anthropic.types.message_create_params import MessageCreateParamsStreaming
 from msgspec import structs
 
-from models.dialects.test_anthropic_sdk_agrees import problem, understood
-from models.dialects.test_openai_sdk_agrees import CHAT, RESPONSES, check_typed
+from models.dialects.test_anthropic_sdk_agrees import understood
 from support.each import each
 from support.streams import ENDPOINT, STREAMS, decode, wire_of
+from support.vendor_types import check_chat_typed, check_messages_typed, check_responses_typed
 from tiller_daemon.models.base import HostedCall, ModelRequest, ToolSpec
 from tiller_daemon.models.dialects.anthropic_messages import request as messages_request
 from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import origin_of, seal_blocks
@@ -55,21 +54,20 @@ def asked(*items: Item, wire: str, **fields: Any) -> ModelRequest:
 
 def messages_body(*items: Item, **fields: Any) -> dict[str, Any]:
     built = messages_request.build_body(asked(*items, wire="messages", **fields), PLACE)
-    body = json.loads(built.body)
-    assert problem(body, MessageCreateParamsStreaming) == ""
-    return body
+    check_messages_typed(built.body)
+    return json.loads(built.body)
 
 
 def responses_body(*items: Item, for_openai: bool = True, **fields: Any) -> dict[str, Any]:
     request = asked(*items, wire="responses", **fields)
     body = responses_request.build_body(request, PLACE, for_openai=for_openai)
-    check_typed(RESPONSES, body)
+    check_responses_typed(body)
     return json.loads(body)
 
 
 def chat_body(*items: Item, **fields: Any) -> dict[str, Any]:
     body = chat_request.build_body(asked(*items, wire="chat", **fields), PLACE)
-    check_typed(CHAT, body)
+    check_chat_typed(body)
     return json.loads(body)
 
 

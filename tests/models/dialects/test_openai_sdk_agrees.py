@@ -3,26 +3,27 @@
 And where it takes a broken stream for an answer, we do not.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import openai
 import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from support.each import each
 from support.http_server import events, serving
 from support.responses_history import PLACE, items, request
 from support.streams import STREAMS, WHOLE, decode, wire_of
-from support.vendor_types import CHAT, RESPONSES, check_typed
+from support.vendor_types import check_chat_typed, check_responses_typed
 from tiller_daemon.models.base import ModelError, ToolSpec
 from tiller_daemon.models.dialects.openai_chat import request as openai_chat_request
 from tiller_daemon.models.dialects.openai_responses import request as openai_responses_request
 from tiller_daemon.models.dialects.openai_responses.frames import KNOWN_TYPES
 from tiller_protocol.items import Item
+
+if TYPE_CHECKING:
+    import openai  # takes a second
 
 TERMINAL = (b"completed", b"incomplete")
 
@@ -79,14 +80,13 @@ def test_every_request_is_of_the_types_of_the_package(
         variant="high",
         output_schema={"type": "object", "properties": {}},
     )
-    check_typed(
-        RESPONSES,
-        openai_responses_request.build_body(asked, PLACE, for_openai=for_openai),
-    )
-    check_typed(CHAT, openai_chat_request.build_body(asked, for_openai=for_openai))
+    check_responses_typed(openai_responses_request.build_body(asked, PLACE, for_openai=for_openai))
+    check_chat_typed(openai_chat_request.build_body(asked, for_openai=for_openai))
 
 
 def test_every_event_that_the_package_knows_means_something_or_is_ignored_on_purpose() -> None:
+    from openai.types.responses import ResponseStreamEvent
+
     schema = TypeAdapter(ResponseStreamEvent).json_schema()
     known = {
         one["properties"]["type"]["const"]
@@ -111,13 +111,15 @@ class Sdk:
         self.ended = False
 
     def ask(self, name: str, base_url: str) -> None:
-        with openai.OpenAI(base_url=base_url, api_key="k", max_retries=0) as client:
+        from openai import OpenAI
+
+        with OpenAI(base_url=base_url, api_key="k", max_retries=0) as client:
             if wire_of(name) == "chat":
                 self._chat(client)
             else:
                 self._responses(client)
 
-    def _chat(self, client: openai.OpenAI) -> None:
+    def _chat(self, client: "openai.OpenAI") -> None:
         for chunk in client.chat.completions.create(
             model="m", messages=[{"role": "user", "content": "hi"}], stream=True
         ):
@@ -126,7 +128,7 @@ class Sdk:
             for choice in chunk.choices or ():
                 self.text += choice.delta.content or choice.delta.refusal or ""
 
-    def _responses(self, client: openai.OpenAI) -> None:
+    def _responses(self, client: "openai.OpenAI") -> None:
         items: list[Any] = []
         for event in client.responses.create(model="m", input="hi", stream=True):
             match event.type:
