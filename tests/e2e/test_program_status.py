@@ -5,11 +5,12 @@ import subprocess
 import sys
 from base64 import b64decode
 from collections.abc import Callable, Generator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from e2e.chat.conftest import opens as opens
 from e2e.words import calls, read, text
@@ -99,20 +100,28 @@ async def test_attach_leaves_nothing(runs: Opens, daemon: Daemon) -> None:
 
 
 async def test_a_board_tells_what_its_sessions_do_and_leaves_nothing(
-    runs: Opens, frontend: Frontend, workspace: Path
+    new_daemon: Callable[..., Daemon], nursery: trio.Nursery, workspace: Path
 ) -> None:
+    """A board has all sessions of its daemon, so this daemon has those of no other test."""
+    daemon = new_daemon()
+    daemon.start()
+    frontend = await Frontend.connect(daemon, nursery)
     asks = calls(CallPart("question", arguments={"text": "Which colour?"}))
     session_id = await frontend.session(workspace, asks, text("Blue it is."))
-    board = runs("board", "-C", str(workspace), size=(100, 20))
-    await board.until(lambda: [one["state"] for one in reports(board.written)] == ["idle"])
-    await frontend.say(session_id)
-    await board.until(lambda: reports(board.written)[-1].get("kind") == "question")
-    by_id = {one.get("id", ""): one for one in reports(board.written)}
-    assert len(by_id) == 2
-    assert {one["state"] for one in by_id.values()} == {"blocked"}
-    board.press("q")
-    assert await board.end() == 0
-    assert reports(board.written)[-1] == CLEAR
+    arguments = ("board", "-C", str(workspace))
+    with closing(
+        ChatTerminal.start(daemon, *arguments, workspace=workspace, size=(99, 9))
+    ) as board:
+        await board.until(lambda: [one["state"] for one in reports(board.written)] == ["idle"])
+        await frontend.say(session_id)
+        await board.until(lambda: reports(board.written)[-1].get("kind") == "question")
+        by_id = {one.get("id", ""): one for one in reports(board.written)}
+        assert len(by_id) == 2
+        assert {one["state"] for one in by_id.values()} == {"blocked"}
+        board.press("q")
+        assert await board.end() == 0
+        assert reports(board.written)[-1] == CLEAR
+    await frontend.close()
 
 
 @pytest.mark.parametrize(
