@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import trio
 
-from e2e.test_escalation import asked, begin_unasked, frontend
+from e2e.test_escalation import asked, begin_unasked, daemon
 from e2e.test_linked_hooks import COMMITTER
 from e2e.test_sandbox import needs_sandbox
 from support.frontend import Frontend
 
-__all__ = ["frontend"]
+__all__ = ["daemon"]
 
 pytestmark = needs_sandbox
 

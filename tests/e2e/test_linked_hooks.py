@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import trio
 
-from e2e.test_sandbox import DEFAULT, NewDaemon, confined, needs_sandbox, read, run
+from e2e.test_sandbox import DEFAULT, NewDaemon, confined, confining, needs_sandbox, read, run
 from e2e.words import calls, text, write
 from support.daemon import Daemon
 from support.frontend import Frontend
 
-__all__ = ["DEFAULT", "NewDaemon", "confined"]
+__all__ = ["DEFAULT", "NewDaemon", "confined", "confining"]
 
 COMMITTER = {**os.environ, "GIT_AUTHOR_NAME": "t", "GIT_AUTHOR_EMAIL": "t@t"}
 COMMITTER |= {"GIT_COMMITTER_NAME": "t", "GIT_COMMITTER_EMAIL": "t@t"}

@@ -1,13 +1,13 @@
 """Commands that are known to need the network ask first, and get nothing but the network."""
 
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trio
 
-from e2e.test_escalation import asked
+from e2e.test_escalation import asked, daemon
 from e2e.test_sandbox import DEFAULT, needs_sandbox, no_bubblewrap, read
 from e2e.words import bash, calls, text
 from support.daemon import START_S, Daemon
@@ -27,6 +27,8 @@ head -n 1 <&3
 """A program of this name, which says what programs say without a network."""
 
 ANY = Rule("bash", "*", "allow")
+
+__all__ = ["daemon"]
 
 pytestmark = needs_sandbox
 
@@ -62,13 +64,6 @@ def project(workspace: Path) -> Path:
     (workspace / "curl").chmod(0o755)
     (workspace / ".vscode").mkdir()
     return workspace
-
-
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Generator[Daemon]:
-    """A daemon with its own choice of sandbox."""
-    with Daemon(tmp_path_factory.mktemp("d"), DEFAULT) as daemon:
-        yield daemon
 
 
 @asynccontextmanager

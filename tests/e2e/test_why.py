@@ -2,15 +2,13 @@
 
 import subprocess
 import sys
-from collections.abc import Generator
 from pathlib import Path
 
-import pytest
 import trio
 
-from e2e.test_sandbox import DEFAULT, needs_sandbox
+from e2e.test_escalation import daemon
+from e2e.test_sandbox import needs_sandbox
 from e2e.words import bash, calls, read, text, write
-from support.daemon import Daemon
 from support.frontend import Frontend
 from tiller_daemon.models.scripted import CallPart
 from tiller_protocol.events import ToolCallUpdated
@@ -18,14 +16,9 @@ from tiller_protocol.items import Allowed, ToolCall
 from tiller_protocol.ops import Answer
 from tiller_protocol.settings import Rule
 
+__all__ = ["daemon"]
+
 pytestmark = needs_sandbox
-
-
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Generator[Daemon]:
-    """A daemon with its own choice of sandbox."""
-    with Daemon(tmp_path_factory.mktemp("d"), DEFAULT) as daemon:
-        yield daemon
 
 
 async def calls_of(
