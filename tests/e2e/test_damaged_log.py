@@ -155,7 +155,7 @@ async def test_doctor_sees_a_log_whose_file_can_not_be_written(
     daemon.start()
 
 
-@pytest.mark.parametrize("first", [0, 2])
+@pytest.mark.parametrize("first", [0, pytest.param(2, marks=pytest.mark.nightly)])
 @pytest.mark.promise("B51")
 async def test_a_log_whose_pages_are_damaged_is_said_by_doctor_and_by_who_needs_it(
     daemon: Daemon, nursery: trio.Nursery, workspace: Path, first: int

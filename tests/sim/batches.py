@@ -16,7 +16,7 @@ from sim.player import Seen, play
 from sim.program import Program, program_of, show
 from tiller_daemon.memory import GC_THRESHOLDS
 
-PROGRAMS = int(os.environ.get("TILLER_PROGRAMS", "200"))
+PROGRAMS = int(os.environ.get("TILLER_PROGRAMS", "100"))
 FIRST_SEED = int(os.environ.get("TEST_SEED", "0"))
 BATCH_PROGRAMS = 100
 """So many at a time are held in memory."""

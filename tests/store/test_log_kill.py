@@ -17,7 +17,7 @@ from store.append_forever import BATCH_EVENTS, SESSIONS
 from store.rows import body_of, submission_row
 from tiller_daemon.store.log import open_log
 
-CYCLES = int(os.environ.get("TILLER_KILL_CYCLES", "24"))
+CYCLES = int(os.environ.get("TILLER_KILL_CYCLES", "12"))
 LINES_MAX = 400
 CHILD = Path(__file__).with_name("append_forever.py")
 
