@@ -2,7 +2,7 @@
 
 import pytest
 
-from tiller_client.verbs.worktrees import worktree_line
+from tiller_client.verbs.worktrees import worktree_lines
 from tiller_protocol.worktrees import WorktreeSummary
 
 
@@ -20,4 +20,14 @@ from tiller_protocol.worktrees import WorktreeSummary
 def test_a_line_says_what_is_left_to_do(fields: dict[str, object], said: str) -> None:
     given = {"id": "1", "name": "one", "path": "/t/one", "checkout": "/m", "state": "ready"}
     one = WorktreeSummary(**(given | {"base_branch": "main"} | fields))  # type: ignore[arg-type]
-    assert worktree_line(one) == f"one → main  {said}  /t/one"
+    assert worktree_lines([one]) == [f"one → main  m  {said}  /t/one"]
+
+
+def test_lines_are_in_columns_with_the_repository() -> None:
+    one = WorktreeSummary("1", "a", "/w/a", "/src/shop", "ready", "main", ahead=12)
+    two = WorktreeSummary("2", "long-name", "/x/long-name", "/src/accounts", "ready")
+    assert worktree_lines([one, two]) == [
+        "a → main   shop      12 commits to land  /w/a",
+        "long-name  accounts  nothing to land     /x/long-name",
+    ]
+    assert worktree_lines([]) == []

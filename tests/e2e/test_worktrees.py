@@ -16,7 +16,7 @@ from support.terminal import TILLER
 from tiller_daemon.models.scripted import CallPart, ScriptStep
 from tiller_protocol.answers import Created, Rejected
 from tiller_protocol.ops import SessionCreate
-from tiller_protocol.settings import Settings
+from tiller_protocol.settings import Settings, TurnOverrides
 from tiller_protocol.worktrees import (
     WorktreeChoice,
     WorktreeLand,
@@ -159,6 +159,32 @@ async def test_conflicts_change_nothing_and_become_a_task(
     assert (workspace / "greeting.txt").read_text() == "both\n"
 
 
+async def test_the_command_line_removes_what_it_can_and_says_what_it_can_not(
+    frontend: Frontend, workspace: Path
+) -> None:
+    for name in ("rm-1", "rm-2", "rm-3"):
+        session_id = await in_worktree(frontend, workspace, name, text("hi"))
+        place = Path((await frontend.snapshot(session_id)).workspace)
+        if name != "rm-3":
+            (place / "draft.txt").write_text("draft")
+    words = ("worktree", "rm", "rm-1", "rm-2", "rm-3")
+    with trio.fail_after(TIMEOUT_S):
+        done = await trio.run_process(
+            [*TILLER, *words],
+            cwd=workspace,
+            env=frontend.daemon.variables,
+            capture_stdout=True,
+            capture_stderr=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert b"removed rm-3" in done.stdout
+    assert b"`rm-1` has changes" in done.stderr
+    assert b"`rm-2` has changes" in done.stderr
+    here = [one.name for one in await listed(frontend, workspace) if one.state == "ready"]
+    assert here == ["rm-1", "rm-2"]
+
+
 async def test_what_exists_only_in_a_worktree_keeps_it(frontend: Frontend, workspace: Path) -> None:
     (workspace / ".gitignore").write_text("*.log\nnode_modules/\n")
     git(workspace, "add", "-A")
@@ -271,6 +297,84 @@ async def test_a_worktree_gets_files_and_its_set_up_is_the_first_turn(
     await frontend.close()
 
 
+async def test_what_a_check_leaves_hinders_neither_landing_nor_removing(
+    new_daemon: Callable[..., Daemon], nursery: trio.Nursery, workspace: Path
+) -> None:
+    check = "touch junit.xml a.log; test -e fixed"
+    daemon = new_daemon(DEFAULT + f'[worktree]\ncheck = "{check}"\n')
+    daemon.start()
+    frontend = await Frontend.connect(daemon, nursery)
+    (workspace / ".gitignore").write_text("*.log\n")
+    git(workspace, "add", "-A")
+    git(workspace, "commit", "-qm", "Ignore")
+    session_id = await in_worktree(frontend, workspace, "checked", text("done"))
+    place = Path((await frontend.snapshot(session_id)).workspace)
+    (tree,) = await listed(frontend, workspace)
+    for name in ("new", "fixed"):
+        (place / name).write_text("x")
+        git(place, "add", name)
+        git(place, "commit", "-qm", name)
+        if name == "new":
+            assert "status 1" in (await frontend.refused(WorktreeLand(tree.id))).message
+    await frontend.must(WorktreeLand(tree.id, "rebase"))
+    (place / "own.log").write_text("x")
+    assert "there: own.log." in (await frontend.refused(WorktreeRemove(tree.id))).message
+    (place / "own.log").unlink()
+    await frontend.must(WorktreeRemove(tree.id))
+    await frontend.close()
+
+
+@pytest.mark.parametrize(
+    ("check", "why"),
+    [
+        ("echo x >>greeting.txt", "in no commit: greeting.txt. Commit them, let git ignore them, "),
+        ("touch theirs", "can't be rebased there, but perhaps they land without --rebase."),
+    ],
+)
+async def test_files_of_a_check_that_keep_commits_from_being_rebased_are_named(
+    new_daemon: Callable[..., Daemon],
+    nursery: trio.Nursery,
+    workspace: Path,
+    check: str,
+    why: str,
+) -> None:
+    daemon = new_daemon(DEFAULT + f'[worktree]\ncheck = "{check}"\n')
+    daemon.start()
+    frontend = await Frontend.connect(daemon, nursery)
+    session_id = await in_worktree(frontend, workspace, "stuck", text("done"))
+    place = Path((await frontend.snapshot(session_id)).workspace)
+    for where, name in ((place, "mine"), (workspace, "theirs")):
+        (where / name).write_text("x")
+        git(where, "add", name)
+        git(where, "commit", "-qm", name)
+    (tree,) = await listed(frontend, workspace)
+    assert why in (await frontend.refused(WorktreeLand(tree.id, "rebase"))).message
+    await frontend.close()
+
+
+async def test_a_set_up_that_fails_is_told_to_the_user(
+    new_daemon: Callable[..., Daemon], nursery: trio.Nursery, workspace: Path
+) -> None:
+    daemon = new_daemon(DEFAULT + '[worktree]\nsetup = "echo no such package; exit 3"\n')
+    daemon.start()
+    frontend = await Frontend.connect(daemon, nursery)
+    session_id = await in_worktree(frontend, workspace, "broken", text("done"))
+    assert (await frontend.turn_ended(session_id)).outcome == "failed"
+    with trio.fail_after(TIMEOUT_S):
+        shown = await trio.run_process(
+            [*TILLER, "show", session_id], env=daemon.variables, capture_stdout=True
+        )
+        listed = await trio.run_process(
+            [*TILLER, "board", "--json"], env=daemon.variables, capture_stdout=True
+        )
+    assert b"set-up of this worktree" in shown.stdout
+    assert b"failed with status 3" in shown.stdout
+    assert b"failed with status 3" in listed.stdout
+    await frontend.say(session_id)
+    assert (await frontend.turn_ended(session_id, 2)).outcome == "completed"
+    await frontend.close()
+
+
 async def test_what_a_set_up_prints_is_no_part_of_the_answer(
     new_daemon: Callable[..., Daemon], workspace: Path
 ) -> None:
@@ -313,6 +417,39 @@ async def test_sub_agents_in_worktrees_write_side_by_side(
     for branch in branches:
         assert git(workspace, "show", f"{branch}:mine.txt") == "sub-agent"
     assert not (workspace / "mine.txt").exists()
+    await frontend.close()
+
+
+async def test_the_worktree_of_a_sub_agent_that_changed_nothing_goes_and_comes_back_to_resume_it(
+    new_daemon: Callable[..., Daemon], nursery: trio.Nursery, workspace: Path
+) -> None:
+    daemon = new_daemon(DEFAULT + '[agents.writer]\nmodel = "scripted/writer"\n')
+    daemon.start()
+    frontend = await Frontend.connect(daemon, nursery)
+    look = calls(bash("cat greeting.txt; mkdir -p build; touch build/x"))
+    daemon.play("writer", look, text("seen"), calls(write("mine.txt", "x")), text("written"))
+    task = {"prompt": "look", "agent": "writer", "isolation": "worktree"}
+    first = calls(CallPart("task", arguments=task, call_id="a"))
+    session_id = await frontend.session(workspace, first, text("done"))
+    (workspace / ".gitignore").write_text("build\n")
+    git(workspace, "add", "-A")
+    git(workspace, "commit", "-qm", "Ignore")
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    (call,) = frontend.completed_calls(session_id)
+    assert "removed, as nothing was changed" in call.output, call
+    assert call.sub_agent
+    assert await listed(frontend, workspace) == ()
+    assert not is_there(f"{workspace}.worktrees")
+    assert git(workspace, "for-each-ref", "--format=%(refname)") == "refs/heads/master"
+
+    resume = {"prompt": "write", "resume": call.sub_agent.session_id}
+    second = calls(CallPart("task", arguments=resume, call_id="b"))
+    daemon.play("again", text(""), text(""), second, text("done"))  # a script counts all steps
+    await frontend.say(session_id, overrides=TurnOverrides(model="scripted/again"))
+    await frontend.turn_ended(session_id, 2)
+    (tree,) = await listed(frontend, workspace)
+    assert (Path(tree.path) / "mine.txt").read_text() == "x"
     await frontend.close()
 
 

@@ -8,10 +8,10 @@ from typing import Literal
 
 from tiller_client.command_line.prompt import read_workspace
 from tiller_client.connecting.connection import DaemonConnection, connect
-from tiller_client.console import print_json, say, stdout_theme, tell
+from tiller_client.console import complain, print_json, say, stdout_theme, tell
 from tiller_client.errors import RejectedError, UsageError
 from tiller_client.program_name import program
-from tiller_client.rendering.text import counted, one_line
+from tiller_client.rendering.text import cells, counted, one_line
 from tiller_protocol.turns import UserInput
 from tiller_protocol.worktrees import (
     WorktreeLand,
@@ -25,6 +25,9 @@ from tiller_protocol.worktrees import (
 )
 
 COMMIT_CHARS_SHOWN = 12
+STATE_COLUMNS_MAX = 50
+"""A longer text moves the rest of its line to the right."""
+
 DAY_S = 86_400.0
 
 
@@ -34,8 +37,9 @@ def run(arguments: Namespace) -> int:
         match arguments.action:
             case "ls":
                 workspace = read_workspace(arguments.directory) if arguments.directory else None
-                for one in _listed(connection, workspace):
-                    print_json(one) if arguments.json else say(worktree_line(one))
+                found = _listed(connection, workspace)
+                for one, line in zip(found, worktree_lines(found), strict=True):
+                    print_json(one) if arguments.json else say(line)
             case "path":
                 one = _named(connection, arguments.name)
                 print_json(one) if arguments.json else say(one.path)
@@ -43,8 +47,8 @@ def run(arguments: Namespace) -> int:
                 return _land(connection, arguments)
             case "rm":
                 # Look up all first, so that none is removed if a name is wrong.
-                for one in [_named(connection, name) for name in arguments.names]:
-                    _remove(connection, one, arguments)
+                doomed = [_named(connection, name) for name in arguments.names]
+                return max([_remove(connection, one, arguments) for one in doomed])
             case _:
                 one = _named(connection, arguments.name, removed=True)
                 done = connection.ask(WorktreeRestore(one.id), WorktreeResult).worktree
@@ -94,8 +98,13 @@ def _resolve(
     return 1
 
 
-def _remove(connection: DaemonConnection, one: WorktreeSummary, arguments: Namespace) -> None:
-    done = connection.ask(WorktreeRemove(one.id, arguments.force), WorktreeResult).worktree
+def _remove(connection: DaemonConnection, one: WorktreeSummary, arguments: Namespace) -> int:
+    """Remove a worktree; returns 1 if it was refused."""
+    try:
+        done = connection.ask(WorktreeRemove(one.id, arguments.force), WorktreeResult).worktree
+    except RejectedError as error:
+        complain(str(error))
+        return 1
     if arguments.json:
         print_json(done)
     elif done.kept_until is None:
@@ -107,6 +116,7 @@ def _remove(connection: DaemonConnection, one: WorktreeSummary, arguments: Names
             f"removed {one.name}; for {days} days it takes {size}, and comes back with: "
             f"{program()} worktree restore {one.name}"
         )
+    return 0
 
 
 def _listed(connection: DaemonConnection, workspace: str | None) -> Sequence[WorktreeSummary]:
@@ -131,20 +141,44 @@ def _named(connection: DaemonConnection, name: str, *, removed: bool = False) ->
     raise UsageError(f"there is no worktree {one_line(name)}; see: {program()} worktree ls")
 
 
-def worktree_line(one: WorktreeSummary) -> str:
-    """One line of a list: name, state, what is not landed or committed yet, and place."""
+def worktree_lines(trees: Sequence[WorktreeSummary]) -> list[str]:
+    """Lines in columns: name and base, repository, what is left to do, and place."""
     theme = stdout_theme()
-    parts = [f"{counted(one.ahead, 'commit')} to land"] if one.ahead else []
-    parts += [f"{counted(one.changed_files, 'file')} not committed"] if one.changed_files else []
-    parts += [counted(len(one.sessions), "session")] if len(one.sessions) > 1 else []
+    rows = [(_branches(one), _repository(one), _state(one)) for one in trees]
+    columns = [min(STATE_COLUMNS_MAX, max(map(cells, one))) for one in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            (
+                *(
+                    text + " " * (width - cells(text))
+                    for text, width in zip(row, columns, strict=True)
+                ),
+                theme.dim(one_line(one.path)),
+            )
+        )
+        for one, row in zip(trees, rows, strict=True)
+    ]
+
+
+def _branches(one: WorktreeSummary) -> str:
+    return one_line(f"{one.name} → {one.base_branch}" if one.base_branch else one.name)
+
+
+def _repository(one: WorktreeSummary) -> str:
+    return one_line(one.checkout.rpartition("/")[2])
+
+
+def _state(one: WorktreeSummary) -> str:
+    """What is not landed or committed yet."""
     if one.kept_until is not None:
         days = round((one.kept_until - time.time()) / DAY_S)
-        parts = [f"removed, kept for {days} days, {one.disk_bytes / 1e6:.1f} MB"]
-    elif one.state == "missing":
-        parts = ["its directory is gone"]
-    elif one.problem:
-        parts.append(one_line(one.problem))
-    elif not one.ahead and not one.changed_files:
-        parts.insert(0, "nothing to land")
-    onto = f" → {one.base_branch}" if one.base_branch else ""
-    return f"{one_line(one.name)}{onto}  {' · '.join(parts)}  {theme.dim(one_line(one.path))}"
+        return f"removed, kept for {days} days, {one.disk_bytes / 1e6:.1f} MB"
+    if one.state == "missing":
+        return "its directory is gone"
+    parts = [f"{counted(one.ahead, 'commit')} to land"] if one.ahead else []
+    parts += [f"{counted(one.changed_files, 'file')} not committed"] if one.changed_files else []
+    if not parts and not one.problem:
+        parts = ["nothing to land"]
+    parts += [counted(len(one.sessions), "session")] if len(one.sessions) > 1 else []
+    parts += [one_line(one.problem)] if one.problem else []
+    return " · ".join(parts)

@@ -17,6 +17,7 @@ from tiller_daemon.session.turns.resuming import may_be_resumed
 from tiller_daemon.session.worktrees import make_worktree
 from tiller_daemon.store.base import LogError
 from tiller_daemon.turn.closing import DAEMON_STOPPED, LOG_FAILED
+from tiller_daemon.worktrees.records import exists
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import SessionCreated
 from tiller_protocol.settings import Settings
@@ -162,6 +163,11 @@ class LoadedSessions:
         if session.snapshot.owner_id != owner_id:
             message = f"{session_id} is not a sub-agent of this session."
             raise RejectionError("not_found", message)
+        name, workspace = session.snapshot.worktree, session.snapshot.workspace
+        if name and not exists(workspace):
+            # Nothing was done there, so it went when the sub-agent ended.
+            owner = await self.find(owner_id)
+            await make_worktree(self._services, owner.snapshot.workspace, WorktreeChoice(name))
         self._services.tools.servers.share(owner_id, session_id)
         return session
 

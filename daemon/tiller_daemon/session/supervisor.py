@@ -34,7 +34,7 @@ from tiller_daemon.session.state import PendingSubmission, SessionMessage, SetUp
 from tiller_daemon.session.worktree_ops import answer_worktrees
 from tiller_daemon.session.worktrees import make_worktree, what_is_left
 from tiller_daemon.store.base import LogError, SubmissionRow
-from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, Created
+from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, Created, Rejected
 from tiller_protocol.codec import decode_answer
 from tiller_protocol.daemon import Backup, BackupResult
 from tiller_protocol.events import SessionCreated, WarningRaised
@@ -62,6 +62,9 @@ from tiller_protocol.worktrees import (
 
 CHANGES_LEFT = "worktree_begins_clean"
 """The code of the warning about changes that a new worktree does not have."""
+
+NO_SET_UP = "worktree_set_up"
+"""The code of the warning about a set-up that could not run."""
 
 
 class Supervisor:
@@ -217,7 +220,10 @@ class Supervisor:
             set_up = PendingSubmission(
                 self._services.new_id(), SetUp(setup, made.record.path), pending.client, b""
             )
-            await session.submit(set_up)
+            refused = await session.submit(set_up)
+            if isinstance(refused, Rejected):
+                why = f"The set-up of this worktree did not run. {refused.message}"
+                session.outbox.put(WarningRaised(NO_SET_UP, why))
         return answer
 
     def _worktree(self, workspace: str) -> str:

@@ -6,6 +6,7 @@ from tiller_daemon.turn.call import completion_events, record_changes, refuse_ca
 from tiller_daemon.turn.context import Ending, TurnContext
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.ports import Ports, Refusal
+from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import ItemStarted
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import ToolCall
@@ -15,6 +16,8 @@ TOOL = "bash"
 
 TIMEOUT_S = 600.0
 """Time limit of the user's command, the longest that the tool allows."""
+
+SET_UP_FAILED = "The set-up of this worktree, `{command}`, failed{how}; its output says why."
 
 NO_REQUEST = -1
 """The ordinal of a call that belongs to no model request."""
@@ -30,7 +33,8 @@ async def run_user_command(
 ) -> Ending:
     """Run a turn that consists of the user's command, and completes with any exit status.
 
-    With `in_sandbox` the command runs in the session's sandbox, else outside.
+    With `in_sandbox`, it is the set-up of a worktree: it runs in the session's sandbox, and the
+    turn fails with it, as nobody waits for its output.
 
     The output becomes the turn's last message, so that every frontend shows it. On cancellation the
     call stays open until the turn is closed.
@@ -48,6 +52,10 @@ async def run_user_command(
     history.replace(ended)
     await ports.emit(*completion_events(ended))
     await record_changes(history, ports)
+    if in_sandbox and (ended.state != "completed" or ended.exit_status):
+        how = "" if ended.exit_status is None else f" with status {ended.exit_status}"
+        error = ErrorInfo("set_up", SET_UP_FAILED.format(command=command, how=how))
+        return Ending("failed", error, last_message=ended.output)
     return Ending("completed", last_message=ended.output)
 
 

@@ -96,12 +96,20 @@ async def check_clean(make: MakeSandbox, record: Record, or_else: str = "") -> N
     `or_else` says what else can be done about them.
     """
     changed = await git_inside(make, record.path, "status", "--porcelain", "-z")
-    if changed:
+    if paths := tuple(one for one in changed_paths(changed) if one not in record.by_check):
         raise WorktreeProblem(
             f"The worktree `{record.name}` has changes that are in no commit: "
-            f"{_some(changed_paths(changed))}. Commit them, let git ignore them, or let the "
+            f"{_some(paths)}. Commit them, let git ignore them, or let the "
             f"session do it{or_else}."
         )
+
+
+async def loose_files(make: MakeSandbox, record: Record) -> tuple[str, ...]:
+    """Return the files in a worktree that git does not track, and directories of such files."""
+    listed = await git_inside(
+        make, record.path, "status", "--porcelain", "-z", "--ignored=matching"
+    )
+    return tuple(one[3:] for one in listed.split("\0") if one[:3] in ("?? ", "!! "))
 
 
 async def land(records: Records, make: MakeSandbox, record: Record, how: How, to: Target) -> Landed:
@@ -189,12 +197,15 @@ async def _rebase(
     records.put(record)
     try:
         await git_inside(make, record.path, "rebase", "-q", tip, writes=True)
-    except GitFailed:
+    except GitFailed as problem:
         listed = await git_inside(make, record.path, "diff", "--name-only", "--diff-filter=U", "-z")
         files = tuple(name for name in listed.split("\0") if name)
         await abort_rebase(records, make, record)
         if not files:
-            raise
+            raise WorktreeProblem(
+                f"The commits of `{record.name}` can't be rebased there, but perhaps they land "
+                f"without --rebase. Nothing has changed. {problem}"
+            ) from None
         raise Conflict(target, files) from None
     record = structs.replace(record, is_rebasing=False)
     records.put(record)

@@ -68,6 +68,8 @@ class Record(Struct, frozen=True, omit_defaults=True):
     """The commit of the worktree that was last landed, perhaps as another commit."""
     is_rebasing: bool = False
     """Whether a rebase that lands the worktree is running."""
+    by_check: tuple[str, ...] = ()
+    """Files that git does not track and that the last `check` has left: nobody misses them."""
     trash: str = ""
     """Where the worktree is once it was removed."""
     removed_at: float = 0.0

@@ -6,6 +6,7 @@ A removed worktree is moved aside beside the other worktrees, where it can be re
 import hashlib
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -61,10 +62,24 @@ async def check_removable(make: MakeSandbox, record: Record) -> None:
         )
 
 
+async def is_untouched(make: MakeSandbox, record: Record) -> bool:
+    """Whether nothing was committed, stashed, changed or left in a worktree."""
+    if not record.origin.is_new or record.published != record.origin.base:
+        return False
+    span = ("--all", "--reflog", f"^{record.origin.base}")
+    try:
+        await check_removable(make, record)
+        return await git_inside(make, record.path, "rev-list", "--count", *span) == "0"
+    except WorktreeProblem:
+        return False
+
+
 def _is_dispensable(record: Record, name: str) -> bool:
     """Whether a build makes an ignored file or directory, or it is an unchanged copy."""
     parts = name.rstrip("/").split("/")
-    if any(part in PRODUCTS or (part[0] == "." and is_product(part)) for part in parts):
+    if name in record.by_check or any(
+        part in PRODUCTS or (part[0] == "." and is_product(part)) for part in parts
+    ):
         return True
     content = read_plain(Path(record.path), name) if name in record.origin.copied else None
     return (
@@ -133,6 +148,8 @@ async def restore(records: Records, record: Record) -> Record:
 async def purge(records: Records, record: Record) -> None:
     """Delete a removed worktree for good."""
     await trio.to_thread.run_sync(lambda: shutil.rmtree(record.trash, ignore_errors=True))
+    with suppress(OSError):  # unless other worktrees are there
+        Path(record.trash).parent.rmdir()
     await forget(records, record)
 
 

@@ -24,6 +24,8 @@ log = structlog.get_logger()
 SCRIPT_S_MAX: Final = 1800.0
 """The longest time for `check` and `teardown`."""
 
+MADE_BY_CHECK: Final = "; `check` has made them"
+
 SCRIPT_OUTPUT_MAX: Final = 2000
 """How many bytes at the end of a script's output a message shows."""
 
@@ -212,7 +214,9 @@ class Worktrees:
                         record = await landing.check_fits(
                             self.records, self._sandbox, record, target
                         )
-                    await self._run_script(record, settings.check, "check")
+                    record = await self._check(record, settings.check)
+                    if how == "rebase":
+                        await landing.check_clean(self._sandbox, record, MADE_BY_CHECK)
                 return await landing.land(self.records, self._sandbox, record, how, target)
             except landing.Conflict as conflict:
                 await landing.show_target(self._sandbox, record, conflict.onto)
@@ -234,6 +238,23 @@ class Worktrees:
                 if not force:
                     raise
             return await removing.remove(self.records, record, self._time())
+
+    async def drop_if_untouched(self, workspace: str) -> bool:
+        """Delete a worktree for good if nothing was done there; return whether it is gone."""
+        record = self.records.around(real(workspace))
+        if record is None:
+            return False
+        try:
+            async with self._held(record) as record:
+                record = await publishing.publish(self.records, self._sandbox, record)
+                if not await removing.is_untouched(self._sandbox, record):
+                    return False
+                removed = await removing.remove(self.records, record, self._time())
+                await removing.purge(self.records, removed)
+        except WorktreeProblem as problem:
+            log.warning("worktree_not_dropped", path=workspace, reason=str(problem))
+            return False
+        return True
 
     async def restore(self, record: Record) -> Record:
         """Put a removed worktree back; raises `WorktreeProblem`."""
@@ -274,6 +295,22 @@ class Worktrees:
     async def _published(self, record: Record) -> Record:
         async with self._held(record) as record:
             return await publishing.publish(self.records, self._sandbox, record)
+
+    async def _check(self, record: Record, script: str) -> Record:
+        """Run the check of a worktree, and note what it leaves there; raises `WorktreeProblem`."""
+        before = {*await landing.loose_files(self._sandbox, record)} - {*record.by_check}
+        failure = None
+        try:
+            await self._run_script(record, script, "check")
+        except WorktreeProblem as problem:
+            failure = problem
+        after = await landing.loose_files(self._sandbox, record)
+        left = tuple(name for name in after if name not in before)
+        record = structs.replace(record, by_check=left)
+        self.records.put(record)
+        if failure:
+            raise failure
+        return record
 
     async def _run_script(self, record: Record, script: str, name: str) -> None:
         output = bytearray()

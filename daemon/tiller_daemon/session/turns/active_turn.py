@@ -37,6 +37,10 @@ Main = Callable[[TurnContext, History, Ports], Awaitable[Ending]]
 """The body of a turn: `run_turn`, or another function with its signature."""
 
 
+DROPPED = "[worktree: removed, as nothing was changed or left in it]"
+"""What a report says of a sub-agent's worktree that has gone."""
+
+
 class ActiveTurn:
     """One turn of one session, which continues a history.
 
@@ -147,12 +151,16 @@ class ActiveTurn:
             self.owner.runs.clear()
 
     async def _publish_branch(self) -> None:
-        """Publish the branch of the session's worktree, if any; a sub-agent's report names it."""
+        """Publish the branch of the session's worktree, if any; a sub-agent's report names it.
+
+        A sub-agent's worktree goes if nothing was done there.
+        """
         worktrees, run = self._session.services.files.worktrees, self._sub_agent_run
         if worktrees is None:
             return
         if run and run.inherited.apart:
-            run.branch = await worktrees.describe(self.context.workspace)
+            is_gone = await worktrees.drop_if_untouched(self.context.workspace)
+            run.branch = DROPPED if is_gone else await worktrees.describe(self.context.workspace)
         else:
             worktrees.turn_ended(self.context.workspace)
 
