@@ -70,8 +70,8 @@ def fold(snapshot: Snapshot, event: Event) -> None:
     snapshot.seq = event.seq
     if isinstance(event.body, (TurnEnded, RequestOpened)):
         snapshot.wants_user = event.seq
-    # To look at a session or to rename it is no activity in it.
-    if not isinstance(event.body, (SessionSeen, SessionTitled)):
+    # To look at a session, to rename it or to archive it is no activity in it.
+    if not isinstance(event.body, (SessionArchived, SessionSeen, SessionTitled)):
         snapshot.updated_at = event.time
 
 

@@ -285,6 +285,13 @@ class SessionDelete(Op, frozen=True, tag="session_delete"):
     """
 
     session_id: SessionRef
+    if_empty: Annotated[
+        bool,
+        doc(
+            "Do nothing unless the session is without any input or turn; then its new worktree "
+            "goes, too."
+        ),
+    ] = False
 
 
 class Replay(Op, frozen=True, tag="replay"):

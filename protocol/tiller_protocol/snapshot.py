@@ -217,6 +217,13 @@ class SessionSummary(Struct, frozen=True, omit_defaults=True):
         str,
         doc("Name and title of the call that runs now, shortened; empty if no call is running."),
     ] = ""
+    checkout: Annotated[
+        str,
+        doc("In a worktree: the same place in the checkout that it was made from. Else empty."),
+    ] = ""
+    landed: Annotated[
+        bool, doc("In a worktree: whether its commits have landed, and there are no new ones.")
+    ] = False
 
 
 def last_line(text: str) -> str:

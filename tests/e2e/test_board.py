@@ -16,8 +16,9 @@ from e2e.words import always, bash, calls, said_in
 from support.chat import ChatTerminal
 from support.daemon import Daemon
 from support.frontend import TIMEOUT_S, Frontend
+from tiller_protocol.answers import SessionListResult
 from tiller_protocol.events import SessionSeen
-from tiller_protocol.ops import Answer, SessionArchive, SessionConfigure
+from tiller_protocol.ops import Answer, SessionArchive, SessionConfigure, SessionList
 
 ANSWERABLE = "a letter chooses, Enter answers"
 GUARDED = bash("touch made")
@@ -114,6 +115,31 @@ async def test_messages_an_interrupt_and_a_new_session_are_sent_from_the_board(
     await board.sees("2 sessions", "started")
     board.press("q")
     assert await board.end() == 0
+
+
+async def test_a_session_from_an_empty_board_goes_if_the_user_says_nothing_in_it(
+    opens: Opens, frontend: Frontend, workspace: Path
+) -> None:
+    board = opens("-C", str(workspace))
+    await board.sees("there are no sessions; c starts one here")
+    board.press("w")
+    await board.sees("new session in a worktree")
+    board.press("\r")
+    await board.sees("write a message", "Ctrl-D leaves")
+    board.press("\x04")
+    await board.sees("there are no sessions; c starts one here")
+    board.press("c")
+    await board.sees("new session: Enter starts it")
+    board.press("\r")
+    await board.sees("write a message", "Ctrl-D leaves")
+    board.press("!true\r")
+    await board.sees("completed")
+    board.press("\x04")
+    await board.sees("1 session", "repository", HINTS)
+    assert not workspace.with_name("repository.worktrees").exists()
+    listed = await frontend.must(SessionList(str(workspace)))
+    assert isinstance(listed, SessionListResult)
+    assert [one.turns for one in listed.sessions] == [1]
 
 
 async def test_the_board_outlives_its_daemon(
@@ -232,12 +258,12 @@ async def test_l_twice_lands_a_worktree_and_conflicts_become_a_message(
     await frontend.say(session)
     await frontend.turn_ended(session)
     place = Path((await frontend.snapshot(session)).workspace)
-    board = opens("-C", str(place))
+    board = opens("-C", str(workspace))  # its worktrees belong to a directory
     await board.sees("done, not seen · 1", HINTS)
     board.press("l")
     await board.sees("l again lands the worktree")
     board.press("l")
-    await board.sees("landed: master is at")
+    await board.sees("landed: master is at", "landed · done")
     assert (workspace / "greeting.txt").read_text() == "hello\na\n"
     git(workspace, "commit", "-q", "--amend", "-m", "Other")
     (workspace / "greeting.txt").write_text("else\n")
@@ -245,6 +271,7 @@ async def test_l_twice_lands_a_worktree_and_conflicts_become_a_message(
     (place / "greeting.txt").write_text("more\n")
     git(place, "commit", "-qam", "More")
     board.press("ll")
+    await board.sees("There are conflicts with `master` in greeting.txt. Nothing has changed.")
     await board.sees("Merge the branch `master` into `one`", "Resolve the conflicts")
     board.press("\r")
     await frontend.turn_ended(session, 2)

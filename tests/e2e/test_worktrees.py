@@ -14,8 +14,8 @@ from support.daemon import Daemon
 from support.frontend import TIMEOUT_S, Frontend
 from support.terminal import TILLER
 from tiller_daemon.models.scripted import CallPart, ScriptStep
-from tiller_protocol.answers import Created, Rejected
-from tiller_protocol.ops import SessionCreate
+from tiller_protocol.answers import Created, Rejected, SessionListResult
+from tiller_protocol.ops import SessionCreate, SessionList
 from tiller_protocol.settings import Settings, TurnOverrides
 from tiller_protocol.worktrees import (
     WorktreeChoice,
@@ -92,6 +92,11 @@ async def test_a_session_works_on_a_branch_in_a_worktree_of_its_own(
     (tree,) = await listed(frontend, workspace)
     assert (tree.name, tree.ahead, tree.changed_files, tree.problem) == ("feature", 1, 0, "")
     assert tree.sessions == (session_id,)
+    found = await frontend.must(SessionList(str(workspace)))
+    assert isinstance(found, SessionListResult)
+    assert [(one.session_id, one.checkout) for one in found.sessions] == [
+        (session_id, str(workspace))
+    ]
     assert git(workspace, "log", "-1", "--format=%s", "feature") == "Work"
     assert git(workspace, "status", "--porcelain") == ""
 

@@ -41,9 +41,9 @@ def in_every_group() -> list[SessionSummary]:
     ]  # fmt: skip
 
 
-def board(*sessions: SessionSummary, label: str = "") -> BoardState:
+def board(*sessions: SessionSummary, label: str = "", here: str = "") -> BoardState:
     """A board of one host, which has just said that it has these sessions."""
-    state = BoardState([label])
+    state = BoardState([label], here=here)
     state.take(News(label, NOW, sessions, whole=True))
     return state
 

@@ -141,6 +141,7 @@ class MemoryLog:
         limit: int,
         after: str | None,
         session_ids: Sequence[str] | None = None,
+        beside: Sequence[str] = (),
     ) -> list[SessionRow]:
         """A page of rows; see `Log.sessions`."""
         await _checkpoint()
@@ -152,7 +153,7 @@ class MemoryLog:
             if archived in (None, row.archived)
             and (session_ids is None or row.session_id in session_ids)
             and owner_id in (None, row.owner_id)
-            and workspace in (None, row.workspace)
+            and (workspace is None or row.workspace in (workspace, *beside))
             and (end is None or _sort_key(row) < end)
         ][:limit]
 

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 
 from tiller_client.api.for_asyncio import Client
 from tiller_client.board.acts import Act, Create, Land, Open, Send, ShowDiff, Submit
@@ -18,7 +19,14 @@ from tiller_client.rendering.labels import change_line
 from tiller_client.rendering.style import Theme
 from tiller_client.rendering.text import cut
 from tiller_protocol.answers import AnyResult, Created, SessionDiffResult
-from tiller_protocol.ops import AnyOp, SessionArchive, SessionCreate, SessionDiff, UserInput
+from tiller_protocol.ops import (
+    AnyOp,
+    SessionArchive,
+    SessionCreate,
+    SessionDelete,
+    SessionDiff,
+    UserInput,
+)
 from tiller_protocol.turns import Queued
 from tiller_protocol.worktrees import (
     WorktreeChoice,
@@ -67,7 +75,7 @@ class Actor:
             case Send():
                 self._begin(act.row.key.host, self._send(act))
             case Create():
-                self._begin(act.key.host, self._create(act))
+                self._begin(act.host, self._create(act))
             case ShowDiff():
                 self._begin(act.key.host, self._show_diff(act))
             case Land():
@@ -129,7 +137,7 @@ class Actor:
             state.say(f"{'queued' if isinstance(result, Queued) else 'sent'}: {act.text}")
 
     async def _create(self, act: Create) -> None:
-        host, state = act.key.host, self._state
+        host, state = act.host, self._state
         try:
             worktree = WorktreeChoice() if act.apart else None
             created = await self._op(host, SessionCreate(act.workspace, worktree=worktree))
@@ -141,9 +149,10 @@ class Actor:
             state.say(f"no session was started: {error}")
             return
         state.chosen = key
-        state.say(f"started {key.short} in {act.workspace}")
-        if not act.text:
-            self._spawn(self._open(key))
+        if act.text:
+            state.say(f"started {key.short} in {act.workspace}")
+        else:
+            self._spawn(self._open(key, is_new=True))
 
     async def _show_diff(self, act: ShowDiff) -> None:
         state = self._state
@@ -188,11 +197,14 @@ class Actor:
         else:
             state.say(f"{row.name} landed: {landed.onto} is at {landed.commit[:COMMIT_CHARS]}")
 
-    async def _open(self, key: Key) -> None:
+    async def _open(self, key: Key, *, is_new: bool = False) -> None:
         options = self._hosts[key.host].options
         command = [sys.executable, "-m", "tiller_client", *options, "chat", key.session_id]
         if status := await self._lend(command):
             self._state.say(f"the chat ended with status {status}; leave the board to read why")
+        if is_new:
+            with suppress(TillerError):  # it stays if there was any input
+                await self._op(key.host, SessionDelete(key.session_id, if_empty=True))
         self._changed()
 
 

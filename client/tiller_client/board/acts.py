@@ -27,10 +27,9 @@ class Send(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Create a session in the workspace of another one."""
+    """Create a session in the workspace of another one, or where the board was started."""
 
-    key: Key
-    """The other session."""
+    host: str
     workspace: str
     text: str
     """The first message; if it is empty, open the session in a chat."""

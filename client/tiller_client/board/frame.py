@@ -62,7 +62,8 @@ def _empty(state: BoardState) -> str:
     if state.filter.words:
         return "no session matches the filter; Esc shows all"
     if all(host.heard_at for host in state.hosts.values()):
-        return f"there are no sessions; start one with: {program()} exec PROMPT"
+        here = "c starts one here, or: " if state.here else "start one with: "
+        return f"there are no sessions; {here}{program()} exec PROMPT"
     return ""
 
 
@@ -75,11 +76,12 @@ def _bottom(
         details = detail_rows(state.row, now, width, theme)
         rows += details[: None if height >= DETAILS_FROM else 1]
         rows += [""] if height >= DETAILS_FROM else []
+    said = text_rows(state.said, width)[:NOTE_ROWS_MAX] if state.said else []
     if state.typing is not None:
-        typed, cursor = _typed(state.typing, width, theme)
-        return [*rows, *typed], (cursor[0] + 1, cursor[1])
-    if state.said:
-        return [*rows, *text_rows(state.said, width)[:NOTE_ROWS_MAX]], None
+        typed, cursor = _typed(state.typing, state.here, width, theme)
+        return [*rows, *said, *typed], (cursor[0] + 1 + len(said), cursor[1])
+    if said:
+        return [*rows, *said], None
     return [*rows, theme.dim(_hints(width))], None
 
 
@@ -95,14 +97,16 @@ def _hints(width: int) -> str:
     return cut(" · ".join((*fitting, *KEYS_FIRST)), width)
 
 
-def _typed(typing: Typing, width: int, theme: Theme) -> tuple[list[str], tuple[int, int]]:
+def _typed(
+    typing: Typing, here: str, width: int, theme: Theme
+) -> tuple[list[str], tuple[int, int]]:
     """The rows of the text that the user types, below a title, and the cursor's place in them."""
     name = typing.row.name if typing.row else ""
     match typing.purpose:
         case "filter":
             title = "filter: Enter keeps it, Esc ends it · words, repo:NAME, host:NAME, group:NAME"
         case "new" | "worktree":
-            where = one_line(typing.row.session.workspace) if typing.row else ""
+            where = one_line(typing.row.session.workspace if typing.row else here)
             what = "new session" if typing.purpose == "new" else "new session in a worktree"
             title = f"{what}: Enter starts it, or opens a chat without a text · {where}"
         case "answer":
@@ -130,7 +134,7 @@ def _reading(
         others = max(0, len(state.requests_of(view)) - 1)
         bottom = answer_rows(state.asking, request, others, how, width, theme)
     if state.typing is not None:
-        typed, cursor = _typed(state.typing, width, theme)
+        typed, cursor = _typed(state.typing, state.here, width, theme)
         bottom = [*bottom, *typed]
     bottom = ["", *bottom][-(height - 2) :]
     room = max(1, height - 1 - len(bottom))

@@ -4,6 +4,7 @@ No letter that answers a request does any harm in the list, where the user may p
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 from tiller_client.board.acts import Act, Create, Do, Land, Open, Send, ShowDiff, Submit
 from tiller_client.board.filtering import Filter
@@ -99,7 +100,9 @@ def _choose(state: BoardState, key: str, text: str) -> Acts:
     elif len(name) == 1 and name in "12345":
         state.narrow(state.filter.toggled(f"group:{GROUPS[int(name) - 1]}"))
     elif name in _OF_ROW:
-        if state.row is None:
+        if state.row is None and name in _CREATE and state.here:
+            state.typing = Typing(_CREATE[name], Line())
+        elif state.row is None:
             state.say(NO_SESSION)
         else:
             return _OF_ROW[name](state, state.row)
@@ -200,14 +203,17 @@ def _archive(state: BoardState, row: Row) -> Acts:
 
 
 def _create(state: BoardState, row: Row) -> Acts:
-    state.typing = Typing("new", Line(), row)
+    state.typing = Typing(_CREATE["c"], Line(), row)
     return []
 
 
 def _create_apart(state: BoardState, row: Row) -> Acts:
-    state.typing = Typing("worktree", Line(), row)
+    state.typing = Typing(_CREATE["w"], Line(), row)
     return []
 
+
+_CREATE: Mapping[str, Literal["new", "worktree"]] = {"c": "new", "w": "worktree"}
+"""What is typed after the keys that create a session, for which none need be chosen."""
 
 _OF_ROW: Mapping[str, Callable[[BoardState, Row], Acts]] = {
     "enter": _open, "a": _ask, "n": _next, "s": _write, "i": _interrupt, "d": _diff,
@@ -314,11 +320,11 @@ def _finish(state: BoardState, typing: Typing, *, queue: bool) -> Acts:
     if typing.purpose == "filter":
         state.say(state.filter.problem)
         return []
+    if typing.purpose in ("new", "worktree"):
+        host, place = (row.key.host, row.session.workspace) if row else ("", state.here)
+        return [Create(host, place, text, apart=typing.purpose == "worktree")]
     if row is None:
         return []
-    session = row.session
-    if typing.purpose in ("new", "worktree"):
-        return [Create(row.key, session.workspace, text, apart=typing.purpose == "worktree")]
     if typing.purpose == "answer":
         if state.asking.typing is not None:
             return _give(state, state.asking.finish(text))

@@ -109,8 +109,10 @@ def top_rows(state: BoardState, now: float, width: int, theme: Theme) -> list[st
     shown, total = len(state.rows), state.total
     waits = any(not host.heard_at and not host.problem for host in state.hosts.values())
     count = f"{total} session{'' if total == 1 else 's'}"
+    asking = state.counts().get("needs_you", 0)
     parts = ["tiller", f"{shown} of {count}" if state.filter.words else count]
     parts += [f"filter: {one_line(state.filter.text)}"] if state.filter.words else []
+    parts += [f"{asking} need{'s' if asking == 1 else ''} you"] if asking else []
     parts += ["asking for the sessions …"] if waits else []
     rows = [theme.bold(cut(" · ".join(parts), width))]
     for label, host in state.hosts.items():
@@ -181,5 +183,7 @@ def listed_rows(
             stale = state.hosts[rows[at].key.host].is_stale(now)
             chosen = at == state.at
             shown.append(session_row(rows[at], columns, now, theme, chosen=chosen, stale=stale))
+        if heading < top < heading + count and height > 1:
+            shown[0] = heading_row(group, count, width, theme)  # it stays in sight
         begun += count
     return shown, line - top

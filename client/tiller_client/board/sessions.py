@@ -15,9 +15,6 @@ Group = Literal["needs_you", "working", "waiting", "done", "idle"]
 GROUPS: tuple[Group, ...] = get_args(Group)
 """The groups in the order of the board."""
 
-WORKTREES = ".worktrees"
-"""The end of the directory beside a checkout that has its worktrees."""
-
 GROUP_TITLES: dict[Group, str] = {
     "needs_you": "needs you",
     "working": "working",
@@ -103,9 +100,7 @@ def order(row: Row) -> tuple[int, float, str]:
 
 def workplace(session: SessionSummary) -> str:
     """The name of the repository in which a session works, or of its directory."""
-    place = session.workspace
-    if session.worktree and f"{WORKTREES}/" in place:
-        place = place.partition(f"{WORKTREES}/")[0]
+    place = session.checkout or session.workspace
     return one_line(place.rstrip("/").rpartition("/")[2]) or "/"
 
 
@@ -129,7 +124,7 @@ def activity(row: Row) -> str:
         case "waiting":
             return f"{counted(session.queued, 'message')} waiting, after {_ending(session)}"
         case "done" | "idle":
-            return _result(session)
+            return " · ".join(filter(None, ("landed" * session.landed, _result(session))))
 
 
 def _ending(session: SessionSummary) -> str:

@@ -102,6 +102,15 @@ class Longest(NamedTuple):
     cost: int = 0
 
 
+class _Listed(NamedTuple):
+    """The rows, and what follows from all of them."""
+
+    rows: Sequence[Row]
+    total: int
+    """The number of sessions, with those that the filter hides."""
+    longest: Longest
+
+
 class BoardState:
     """Everything that a board shows."""
 
@@ -110,11 +119,14 @@ class BoardState:
         labels: Sequence[str],
         filter_text: str = "",
         wanted: Callable[[SessionSummary], bool] = lambda _: True,
+        here: str = "",
     ) -> None:
         """`labels` are the hosts; each is waited for until it says something.
 
-        Only `wanted` sessions have rows.
+        Only `wanted` sessions have rows. `here` is the directory for a new session if none is
+        chosen, on the host without a label; empty if unknown.
         """
+        self.here = here
         self._wanted = wanted
         self.hosts = {label: HostState() for label in labels}
         self.sessions: dict[str, dict[str, SessionSummary]] = {label: {} for label in labels}
@@ -129,9 +141,8 @@ class BoardState:
         """The note about the last key, and the one before it, on which a second key may depend."""
         self.archived: dict[Key, str] = {}
         """The names of the sessions archived here, the last one last."""
-        self._rows: list[Row] | None = None
-        self._total = self._at = 0
-        self._longest = Longest()
+        self._listed: _Listed | None = None
+        self._at = 0
 
     def take(self, news: News) -> None:
         """Apply what a host says."""
@@ -152,23 +163,22 @@ class BoardState:
 
     def refresh(self) -> None:
         """Make the rows anew when they are needed next."""
-        self._rows = None
+        self._listed = None
 
     @property
     def rows(self) -> Sequence[Row]:
         """The rows that the filter lets through, in order."""
-        return self._sorted()
+        return self._list().rows
 
     @property
     def longest(self) -> Longest:
         """The columns that the longest texts of the rows need."""
-        self._sorted()
-        return self._longest
+        return self._list().longest
 
     @property
     def at(self) -> int:
         """The position of the chosen row in `rows`."""
-        self._sorted()
+        self._list()
         return self._at
 
     @property
@@ -179,8 +189,7 @@ class BoardState:
     @property
     def total(self) -> int:
         """The number of sessions, with those that the filter hides."""
-        self._sorted()
-        return self._total
+        return self._list().total
 
     def counts(self) -> dict[Group, int]:
         """The number of rows of each group that has any."""
@@ -215,15 +224,15 @@ class BoardState:
         session = sessions.get(view.key.session_id) if view.key else None
         return [one for one in session.requests if one.id not in self.answered] if session else []
 
-    def _sorted(self) -> Sequence[Row]:
-        if self._rows is None:
-            rows = self._all_rows()
-            self._total = len(rows)
-            self._rows = sorted(filter(self.filter.matches, rows), key=order)
-            texts = [*zip(*map(_texts, self._rows), strict=True)]
-            self._longest = Longest(*(max(map(cells, column)) for column in texts))
-            self._keep_chosen(self._rows)
-        return self._rows
+    def _list(self) -> "_Listed":
+        if self._listed is None:
+            everything = self._all_rows()
+            rows = sorted(filter(self.filter.matches, everything), key=order)
+            texts = [*zip(*map(_texts, rows), strict=True)]
+            longest = Longest(*(max(map(cells, column)) for column in texts))
+            self._listed = _Listed(rows, len(everything), longest)
+            self._keep_chosen(rows)
+        return self._listed
 
     def _all_rows(self) -> list[Row]:
         rows: list[Row] = []

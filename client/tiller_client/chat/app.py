@@ -5,6 +5,7 @@ and the open request.
 """
 
 import asyncio
+import contextlib
 import signal
 import sys
 import time
@@ -40,7 +41,7 @@ from tiller_client.rendering.lines import no_model
 from tiller_client.rendering.text import SHORT_ID_CHARS, one_line
 from tiller_protocol.answers import CatalogResult
 from tiller_protocol.events import Event, ItemDelta, RequestOpened, RequestResolved, TurnEnded
-from tiller_protocol.ops import Catalog, SessionMarkSeen
+from tiller_protocol.ops import Catalog, SessionDelete, SessionMarkSeen
 from tiller_protocol.sessions import InputHistory, InputHistoryResult
 
 NAME = "tiller chat"
@@ -324,8 +325,22 @@ class Chat:
             self.app.invalidate()
 
 
-async def run_chat(opening: Opening, typed: bytes) -> int:
-    """Show sessions, one after another, until the user leaves; `typed` are the first keys."""
+async def delete_if_empty(client: Client, session_id: str) -> None:
+    """Delete a session if nothing was said in it; nothing comes of it without a daemon."""
+
+    def delete() -> None:
+        pool = client.blocking.pool
+        with contextlib.suppress(TillerError), pool.connect(only_crashed=True) as connection:
+            connection.submit(SessionDelete(session_id, if_empty=True))
+
+    await client.in_thread(delete)
+
+
+async def run_chat(opening: Opening, typed: bytes, *, is_new: bool = False) -> int:
+    """Show sessions, one after another, until the user leaves; `typed` are the first keys.
+
+    If the first session `is_new`, and the user leaves it without a word, it is deleted.
+    """
     # From now on, keys are read as they come, so a text with many lines is not typed but pasted.
     type_ahead(Keyboard(sys.stdin), typed + waiting(sys.stdin.fileno()))
     async with Client(NAME, places=my_places()) as client:
@@ -333,8 +348,12 @@ async def run_chat(opening: Opening, typed: bytes) -> int:
             chat = Chat(client, opening, Keyboard(sys.stdin))
             await chat.run()
             turn = "the turn goes on; " if chat.state.is_busy else ""
-            say(f"{turn}to return: {program()} chat {chat.state.session_id[-SHORT_ID_CHARS:]}")
+            if is_new and not (chat.submitter.has_input or chat.state.snapshot.turns):
+                await delete_if_empty(client, chat.state.session_id)
+            else:
+                say(f"{turn}to return: {program()} chat {chat.state.session_id[-SHORT_ID_CHARS:]}")
             if chat.state.next_session is None:
                 return 0
+            is_new = False
             snapshot = await client.session(chat.state.next_session).snapshot()
             opening = open_session(snapshot, opening.painter, opening.look)

@@ -11,7 +11,15 @@ from tiller_client.chat.attaching import attachments
 from tiller_client.chat.state import ChatState
 from tiller_client.errors import RejectedError, TillerError, UsageError
 from tiller_protocol.answers import AnyResult, CatalogResult, Created
-from tiller_protocol.ops import AnyOp, Catalog, Interrupt, SessionConfigure, SessionFork, UserInput
+from tiller_protocol.ops import (
+    AnyOp,
+    Catalog,
+    Interrupt,
+    SessionConfigure,
+    SessionFork,
+    Shell,
+    UserInput,
+)
 from tiller_protocol.settings import Settings
 
 RETRY_S = 0.5
@@ -34,6 +42,8 @@ class Submitter:
         self._state = state
         self._submissions: asyncio.Queue[tuple[AnyOp, Done, Failed]] = asyncio.Queue()
         self._told: set[asyncio.Task[None]] = set()
+        self.has_input = False
+        """Whether the user has said anything."""
         self._waits = False
         """Whether an op has been without an answer for `WAIT_TOLD_S`."""
 
@@ -116,6 +126,7 @@ class Submitter:
         Without `failed`, the user is told why it failed, and `written`, the user's text, is put
         back into the editor.
         """
+        self.has_input |= isinstance(op, UserInput | Shell)
         failed = failed or partial(self.failed, written)
         self._submissions.put_nowait((op, done or (lambda _: None), failed))
 

@@ -15,6 +15,7 @@ from tiller_client.chat.terminal.typed_ahead import kept
 from tiller_client.command_line.prompt import read_workspace
 from tiller_client.connecting.hosts import configured_hosts
 from tiller_client.connecting.pool import ConnectionPool
+from tiller_client.connecting.runtime import chosen_remote
 from tiller_client.connecting.silence import Silence
 from tiller_client.errors import UsageError
 from tiller_client.following.overview import FollowedHost, Overview
@@ -43,7 +44,9 @@ def run(arguments: Namespace) -> int:
         if not arguments.follow:
             return print_once(hosts, wanted, words)
         follow_json(hosts, wanted, words)
-    return _on_screen(hosts, wanted, words)
+    # The current directory is no directory of another machine.
+    here = arguments.directory or ("" if chosen_remote() else ".")
+    return _on_screen(hosts, wanted, words, here and read_workspace(here))
 
 
 def run_watch(arguments: Namespace) -> int:
@@ -93,11 +96,14 @@ def _of_workspace(directory: str | None) -> Callable[[SessionSummary], bool]:
     if directory is None:
         return lambda _: True
     workspace = read_workspace(directory)
-    return lambda session: session.workspace == workspace
+    return lambda session: workspace in (session.workspace, session.checkout)
 
 
 def _on_screen(
-    hosts: Sequence[FollowedHost], wanted: Callable[[SessionSummary], bool], words: Filter
+    hosts: Sequence[FollowedHost],
+    wanted: Callable[[SessionSummary], bool],
+    words: Filter,
+    here: str,
 ) -> int:
     """Draw the board, then import what reads keys and run it."""
     Silence.say = lambda _text: None  # the rows above the list say it
@@ -105,7 +111,7 @@ def _on_screen(
     with kept(sys.stdin.fileno()):
         if follows_background(os.environ):
             backdrop.ask()
-        state = BoardState([host.label for host in hosts], words.text, wanted)
+        state = BoardState([host.label for host in hosts], words.text, wanted, here)
         opening = Opening(state, os.environ, sys.stdout.fileno())
         try:
             is_seen = opening.attention.is_seen

@@ -4,7 +4,7 @@ import gc
 import os
 import sys
 from argparse import Namespace
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from tiller_client.chat.terminal.abilities import follows_background
 from tiller_client.chat.terminal.backdrop import Backdrop
@@ -14,7 +14,7 @@ from tiller_client.command_line.choices import read_settings
 from tiller_client.command_line.prompt import read_workspace, read_worktree
 from tiller_client.connecting.connection import DaemonConnection, connect
 from tiller_client.connecting.runtime import chosen_remote
-from tiller_client.errors import RejectedError, UsageError
+from tiller_client.errors import RejectedError, TillerError, UsageError
 from tiller_client.following.snapshots import read_snapshot
 from tiller_client.rendering.text import one_line
 from tiller_protocol.answers import Created
@@ -35,9 +35,16 @@ def run(arguments: Namespace) -> int:
     """Chat until the user leaves."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("tiller chat needs a terminal; in a script, use: tiller exec PROMPT")
+    is_new = not (arguments.session or arguments.goes_on or arguments.prompt)
     if arguments.plain or os.environ.get("TERM", "") in DUMB:
         with connect(NAME) as connection:
-            return _plain(connection, _session(connection, arguments))
+            session_id = _session(connection, arguments)
+            try:
+                return _plain(connection, session_id)
+            finally:
+                if is_new:  # it stays if anything was said
+                    with suppress(TillerError), connection.starting_only_crashed():
+                        connection.submit(SessionDelete(session_id, if_empty=True))
     with ExitStack() as stack:
         backdrop = Backdrop(sys.stdin.fileno())
         typed = b""
@@ -48,7 +55,7 @@ def run(arguments: Namespace) -> int:
         if chosen_remote():  # only now, because ssh may have prompted the user
             typed = _take_terminal(stack, backdrop)
         backdrop.wait()
-        return _on_screen(snapshot, typed + backdrop.typed, backdrop)
+        return _on_screen(snapshot, typed + backdrop.typed, backdrop, is_new=is_new)
 
 
 def _take_terminal(stack: ExitStack, backdrop: Backdrop) -> bytes:
@@ -60,7 +67,7 @@ def _take_terminal(stack: ExitStack, backdrop: Backdrop) -> bytes:
     return typed
 
 
-def _on_screen(snapshot: Snapshot, typed: bytes, backdrop: Backdrop) -> int:
+def _on_screen(snapshot: Snapshot, typed: bytes, backdrop: Backdrop, *, is_new: bool) -> int:
     """Draw the session, then import the rest of the chat and run it."""
     from tiller_client.chat.opening import open_first
 
@@ -75,7 +82,7 @@ def _on_screen(snapshot: Snapshot, typed: bytes, backdrop: Backdrop) -> int:
 
         gc.freeze()
         gc.enable()
-        return asyncio.run(run_chat(opening, typed))
+        return asyncio.run(run_chat(opening, typed, is_new=is_new))
     finally:
         opening.painter.erase()
 

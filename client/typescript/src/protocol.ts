@@ -218,6 +218,8 @@ export interface SessionDelete {
   type: "session_delete";
   /** Id of the session. */
   session_id: string;
+  /** Do nothing unless the session is without any input or turn; then its new worktree goes, too. */
+  if_empty?: boolean;
 }
 
 /** Lends MCP servers or unsaved files to a session. If the op lends neither, it ends the loan. A loan also ends when the daemon ends, or after 10 minutes. To renew the loan, submit the op again every few minutes and before each input. */
@@ -641,6 +643,10 @@ export interface SessionSummary {
   working_since?: number | null;
   /** Name and title of the call that runs now, shortened; empty if no call is running. */
   doing?: string;
+  /** In a worktree: the same place in the checkout that it was made from. Else empty. */
+  checkout?: string;
+  /** In a worktree: whether its commits have landed, and there are no new ones. */
+  landed?: boolean;
 }
 
 /** A question to the user; answered once, by any frontend. */

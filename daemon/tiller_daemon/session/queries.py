@@ -1,5 +1,7 @@
 """Answers the ops that change nothing, about all sessions or a single one."""
 
+from pathlib import Path
+
 from msgspec import msgpack, structs
 
 from tiller_daemon.errors import RejectionError
@@ -14,6 +16,7 @@ from tiller_daemon.session.rules import list_rules
 from tiller_daemon.session.searching import SearchableSessions
 from tiller_daemon.session.services import Services
 from tiller_daemon.store.base import BadCursor, LogError, LogErrorKind, SessionRow, cursor_of
+from tiller_daemon.worktrees.records import real
 from tiller_protocol.answers import AnyResult, ReplayResult, SessionListResult, SessionResult
 from tiller_protocol.codec import REPLAY_BYTES_MAX, decode_event
 from tiller_protocol.ops import AnyOp, Replay, RulesList, SessionDiff, SessionGet, SessionList
@@ -71,6 +74,7 @@ class Queries:
         try:
             rows = await self._services.log.sessions(
                 workspace=op.workspace,
+                beside=self._beside(op.workspace),
                 owner_id=op.owner_id or (None if op.sub_agents else ""),
                 archived=None if op.sessions else op.archived,
                 limit=op.limit,
@@ -83,8 +87,18 @@ class Queries:
         summaries = tuple(self._summary(row) for row in rows)
         return SessionListResult(summaries, more, self._services.log.problems())
 
+    def _beside(self, workspace: str | None) -> tuple[str, ...]:
+        """Return the same place in the worktrees of a workspace's repository."""
+        trees = self._services.files.worktrees
+        return trees.records.beside(real(workspace)) if trees and workspace else ()
+
     def _summary(self, row: SessionRow) -> SessionSummary:
         summary, session = _decode_summary(row.summary), self._sessions.get(row.session_id)
+        trees = self._services.files.worktrees
+        if trees and (record := trees.records.around(row.workspace)):
+            place = Path(record.origin.checkout) / Path(row.workspace).relative_to(record.path)
+            landed = record.landed == record.published
+            summary = structs.replace(summary, checkout=str(place), landed=landed)
         if session is None:
             return summary
         now = session.snapshot

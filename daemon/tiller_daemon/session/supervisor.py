@@ -31,7 +31,7 @@ from tiller_daemon.session.searching import SearchableSessions
 from tiller_daemon.session.services import Lent, Services
 from tiller_daemon.session.session_end import notify_session_end
 from tiller_daemon.session.state import PendingSubmission, SessionMessage, SetUp
-from tiller_daemon.session.worktree_ops import answer_worktrees
+from tiller_daemon.session.worktree_ops import answer_worktrees, drop_worktree_made_for
 from tiller_daemon.session.worktrees import make_worktree, what_is_left
 from tiller_daemon.store.base import LogError, SubmissionRow
 from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, Created, Rejected
@@ -261,6 +261,9 @@ class Supervisor:
         return answer
 
     async def _delete(self, pending: PendingSubmission, op: SessionDelete) -> AnyAnswer:
+        now = (await self._sessions.find(op.session_id)).outbox.fold_pending()
+        if op.if_empty and (now.title or now.turns or now.items or now.queue):
+            return await self._done(pending)
         doomed = await self._with_sub_agents(op.session_id)
         # All are checked before any is deleted.
         for session_id in doomed:
@@ -273,6 +276,8 @@ class Supervisor:
             await self._services.log.delete(session_id)
             self._services.files.forget(session_id)
         await self._search.forget(doomed)
+        if op.if_empty:
+            await drop_worktree_made_for(self._services, now)
         return await self._done(pending)
 
     async def _back_up(self, pending: PendingSubmission, op: Backup) -> AnyAnswer:

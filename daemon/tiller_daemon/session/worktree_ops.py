@@ -18,7 +18,9 @@ from tiller_daemon.worktrees.landing import Conflict
 from tiller_daemon.worktrees.making import find_source
 from tiller_daemon.worktrees.records import Record, real
 from tiller_daemon.worktrees.worktrees import Worktrees
+from tiller_protocol.events import WarningRaised
 from tiller_protocol.sessions import LIST_LIMIT_MAX
+from tiller_protocol.snapshot import Snapshot
 from tiller_protocol.worktrees import (
     WorktreeLand,
     WorktreeLanded,
@@ -37,6 +39,8 @@ MERGE_TASK = (
     "Merge the branch `{onto}` into `{name}`: git merge {onto}. Resolve the conflicts in {files}, "
     "run the tests, and commit the result."
 )
+
+LANDED = "The commits of `{name}` have landed: `{onto}` is at {commit}."
 
 AnyWorktreeOp = WorktreeList | WorktreeLand | WorktreeRemove | WorktreeRestore
 
@@ -59,6 +63,9 @@ async def answer_worktrees(
             record = await worktrees.remove(record, settings, force=op.force)
             return WorktreeResult(await _summary(services, worktrees, record))
         landed = await worktrees.land(record, op.how, op.onto, settings)
+        told = LANDED.format(name=record.name, onto=landed.onto, commit=landed.commit[:12])
+        for session_id in await _sessions_in(services, record):
+            (await sessions.find(session_id)).outbox.put(WarningRaised("landed", told))
         return WorktreeLanded(*landed)
     except Conflict as conflict:
         files = ", ".join(conflict.files)
@@ -68,6 +75,17 @@ async def answer_worktrees(
         raise RejectionError("conflict", str(conflict), data) from conflict
     except WorktreeProblem as problem:
         raise RejectionError("worktree", str(problem)) from problem
+
+
+async def drop_worktree_made_for(services: Services, empty: Snapshot) -> None:
+    """Delete the worktree that was made for a session without input, if no other one uses it."""
+    worktrees = services.files.worktrees
+    record = worktrees.records.around(empty.workspace) if worktrees else None
+    # A session gets its id before its worktree does.
+    if worktrees is None or record is None or record.id < empty.session_id:
+        return
+    if not await _sessions_in(services, record, archived=None):
+        await worktrees.drop_if_untouched(record.path)
 
 
 def _settings(services: Services, record: Record) -> Worktree:
@@ -136,8 +154,10 @@ async def _summary(services: Services, worktrees: Worktrees, record: Record) -> 
     return summary
 
 
-async def _sessions_in(services: Services, record: Record) -> tuple[str, ...]:
+async def _sessions_in(
+    services: Services, record: Record, *, archived: bool | None = False
+) -> tuple[str, ...]:
     rows = await services.log.sessions(
-        workspace=None, archived=False, limit=LIST_LIMIT_MAX, after=None
+        workspace=None, archived=archived, limit=LIST_LIMIT_MAX, after=None
     )
     return tuple(row.session_id for row in rows if Path(row.workspace).is_relative_to(record.path))

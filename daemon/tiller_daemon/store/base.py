@@ -168,10 +168,12 @@ class Log(Protocol):
         limit: int,
         after: str | None,
         session_ids: Sequence[str] | None = None,
+        beside: Sequence[str] = (),
     ) -> list[SessionRow]:
         """Return a page of rows, newest `updated_at` first, filtered by the other arguments.
 
-        A filter that is None matches all sessions. `after` is `cursor_of` the last
+        A filter that is None matches all sessions. With a `workspace`, the workspaces `beside` it
+        match, too. `after` is `cursor_of` the last
         row of the previous page, or None for the first page; any other text raises `BadCursor`. A
         session that is updated between two pages moves to the front, so the second page may miss
         it.

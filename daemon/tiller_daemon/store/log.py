@@ -140,6 +140,7 @@ class SqliteLog:
         limit: int,
         after: str | None,
         session_ids: Sequence[str] | None = None,
+        beside: Sequence[str] = (),
     ) -> list[SessionRow]:
         """Return a page of rows; see `Log.sessions`. A damaged row is skipped and reported."""
         query = f"{SELECT_SESSION} WHERE TRUE"
@@ -154,8 +155,8 @@ class SqliteLog:
             query += " AND owner_id = ?"
             values.append(owner_id)
         if workspace is not None:
-            query += " AND workspace = ?"
-            values.append(workspace)
+            query += f" AND workspace IN (?{', ?' * len(beside)})"
+            values += (workspace, *beside)
         if after is not None:
             query += " AND (updated_at, session_id) < (?, ?)"
             values.extend(read_cursor(after))

@@ -107,6 +107,15 @@ class Records:
         present = (one for one in self.all() if one.state == "ready")
         return next((one for one in present if place.is_relative_to(one.path)), None)
 
+    def beside(self, path: str | Path) -> tuple[str, ...]:
+        """Return the places in worktrees that are like a path (absolute, without links)."""
+        place = Path(path)
+        return tuple(
+            str(Path(one.path) / place.relative_to(one.origin.checkout))
+            for one in self.all()
+            if place.is_relative_to(one.origin.checkout)
+        )
+
     def borrowed(self, path: Path) -> tuple[Path, ...]:
         """Return what commands in a workspace must see of the repository that it borrows from."""
         record = self.around(path)

@@ -77,6 +77,22 @@ def test_a_long_list_fills_the_window_up_to_its_ends(key: str) -> None:
     assert CHOSEN in (rows[2] if key == "home" else rows[20])
 
 
+def test_a_small_window_always_says_who_is_needed_and_which_group_it_shows() -> None:
+    asking = [session(f"a{n}", status="waiting", requests=(PUSH,)) for n in range(9)]
+    state = board(*asking, *(session(f"i{n}") for n in range(9)))
+    for key, group in (("5", "needs you · 9"), ("end", "idle · 9")):
+        pressed(state, *(["down"] * 5 if key == "5" else [key]))
+        rows = drawn(state, (80, 10)).frame.rows
+        assert "18 sessions · 9 need you" in rows[0]
+        assert rows[1] == group
+        assert any(CHOSEN in row for row in rows[2:])
+
+
+def test_a_landed_session_is_marked_as_such() -> None:
+    state = board(session("ended", landed=True, last_outcome="completed", last_line="All pass."))
+    assert "landed · All pass." in shown(state)
+
+
 def test_sessions_with_the_same_title_are_told_apart_by_their_worktrees() -> None:
     state = board(session("notes", worktree="notes-2", unseen=True, last_line="Done."))
     assert drawn(state, (80, 24)).frame.rows[-2].startswith("notes · notes-2 · Done.")

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from support.boards import LONG, NOW, PUSH, board, drawn, pressed, read_all, session, shown
 from tiller_client.board.acts import Create, Do, Land, Open, Send, ShowDiff, Submit
-from tiller_client.board.state import BoardState
+from tiller_client.board.line import Line
+from tiller_client.board.state import BoardState, Typing
 from tiller_client.chat.rows import PROMPT
 from tiller_client.following.overview import News
 from tiller_protocol.items import Request
@@ -90,9 +91,26 @@ def test_a_message_steers_or_is_queued(key: str, *, queue: bool) -> None:
 
 def test_a_new_session_begins_where_the_chosen_one_works() -> None:
     state = board(ENDED)
-    key = state.rows[0].key
-    assert pressed(state, "c", *"go", "enter") == [Create(key, "/src/accounts", "go")]
-    assert pressed(state, "c", "enter") == [Create(key, "/src/accounts", "")]
+    assert pressed(state, "c", *"go", "enter") == [Create("", "/src/accounts", "go")]
+    assert pressed(state, "c", "enter") == [Create("", "/src/accounts", "")]
+
+
+def test_without_any_session_a_new_one_begins_where_the_board_does() -> None:
+    state = board(here="/src/shop")
+    assert "there are no sessions; c starts one here" in shown(state)
+    pressed(state, "w")
+    assert "or opens a chat without a text · /src/shop" in shown(state, (100, 24))
+    assert pressed(state, *"go", "enter") == [Create("", "/src/shop", "go", apart=True)]
+    assert pressed(state, "s", "enter") == []
+
+
+def test_a_note_about_a_text_that_comes_back_is_above_the_text() -> None:
+    state = board(ENDED)
+    state.typing = Typing("message", Line.of("Merge it"), state.rows[0])
+    state.say("There are conflicts with `main` in a.py. Nothing has changed.")
+    window = drawn(state).frame
+    assert "There are conflicts with `main` in a.py." in "\n".join(window.rows)
+    assert "Merge it" in window.rows[window.cursor[0]]
 
 
 def test_the_filter_narrows_while_it_is_typed_and_esc_shows_all() -> None:

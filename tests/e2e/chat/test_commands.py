@@ -14,6 +14,8 @@ from support.frontend import Frontend
 from tiller_client.chat.commands import INIT, UNCOMMITTED
 from tiller_client.chat.rows import PROMPT
 from tiller_daemon.models.scripted import ReasoningPart, ScriptStep, TextPart
+from tiller_protocol.answers import SessionListResult
+from tiller_protocol.ops import SessionList
 
 Opens = Callable[..., ChatTerminal]
 
@@ -140,11 +142,27 @@ async def test_the_users_own_command_goes_before_one_of_the_same_name(
 
 
 @pytest.mark.parametrize("word", ["exit", "quit", "/exit", "/quit"])
-async def test_a_word_leaves(opens: Opens, daemon: Daemon, word: str) -> None:
+async def test_a_word_leaves_and_a_new_session_in_which_nothing_was_said_is_gone(
+    opens: Opens, daemon: Daemon, frontend: Frontend, workspace: Path, word: str
+) -> None:
     chat = opens("-m", daemon.script(always("Read.")))
     await chat.shows(READY)
     chat.press(f"{word}\r")
     assert await chat.end() == 0
+    assert "to return" not in chat.text
+    assert (await frontend.must(SessionList(str(workspace)))) == SessionListResult(())
+
+
+async def test_a_session_that_was_there_before_stays_without_a_word(
+    opens: Opens, frontend: Frontend, workspace: Path
+) -> None:
+    session = await frontend.session(workspace, always("Read."))
+    chat = opens(session)
+    await chat.shows(READY)
+    chat.press("\x04")
+    assert await chat.end() == 0
+    assert "to return: tiller chat" in chat.text
+    assert (await frontend.snapshot(session)).turns == 0
 
 
 async def test_ctrl_o_shows_what_is_folded_on_the_screen_whole(
