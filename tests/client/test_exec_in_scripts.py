@@ -71,6 +71,7 @@ def test_stdin_is_the_context_of_a_prompt_or_the_prompt(
         (("x",), b"caf\xe9", "byte 4 is not UTF-8; attach an image with --image"),
         (("x",), b"x" * (CONTEXT_BYTES_MAX + 1), "stdin has more than 1 MiB"),
         ((), subprocess.DEVNULL, "there is no task; give PROMPT"),
+        (("--worktree", "x" * 201, "y"), subprocess.DEVNULL, "name has at most 200 characters"),
         (("--worktree", "hi"), subprocess.DEVNULL, "no task ('hi' is the name of the worktree)"),
     ],
 )
@@ -221,6 +222,14 @@ def test_with_detach_a_signal_leaves_the_turn_running(
         assert process.returncode == 130
         assert f"tiller attach {next(iter(daemon.sessions))}" in said
         assert not [op for op in daemon.seen.values() if isinstance(op, Interrupt)]
+
+
+def test_with_detach_the_first_line_says_how_to_leave_and_come_back(places: Places) -> None:
+    with FakeDaemon(places.runtime, play_nothing) as daemon:
+        _, said = run("exec", "--detach", "x", stdin=subprocess.DEVNULL)
+    session_id = next(iter(daemon.sessions))
+    again = f"to watch it again: tiller attach {session_id[-8:]}"
+    assert f"session {session_id}; Ctrl-C leaves the turn running; {again}\n" in said
 
 
 def test_under_nohup_a_hangup_ends_nothing(places: Places) -> None:

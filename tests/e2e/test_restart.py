@@ -87,19 +87,22 @@ def test_a_restart_with_a_program_that_can_not_be_imported_stops_nothing(
     assert pid(daemon) == before
 
 
-def test_a_restart_interrupts_no_turn_that_nobody_gave_up(daemon: Daemon, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("verb", "done"), [("restart", "restarted"), ("stop", "stopped")])
+def test_no_turn_that_nobody_gave_up_is_interrupted(
+    daemon: Daemon, tmp_path: Path, verb: str, done: str
+) -> None:
     before = pid(daemon)
     model = daemon.script(hang("So far."))
     session_id = tiller(daemon, "new", "-C", str(tmp_path), "-m", model).stdout.strip()
     assert tiller(daemon, "send", session_id, "go").returncode == 0
-    refused = tiller(daemon, "daemon", "restart")
+    refused = tiller(daemon, "daemon", verb)
     assert refused.returncode == 2
-    assert "1 turn would be interrupted, so nothing was restarted" in refused.stderr
+    assert f"1 turn would be interrupted, so nothing was {done}" in refused.stderr
     assert "add --drain; to interrupt them, add --yes" in refused.stderr
     assert pid(daemon) == before
-    assert tiller(daemon, "daemon", "restart", "--yes").returncode == 0
-    assert pid(daemon) not in ("", before)
-    assert tiller(daemon, "daemon", "restart").returncode == 0
+    assert tiller(daemon, "daemon", verb, "--yes").returncode == 0
+    assert pid(daemon) != before
+    assert tiller(daemon, "daemon", verb).returncode == 0
 
 
 @pytest.mark.nightly

@@ -16,10 +16,11 @@ def add_actions(add: AddVerb) -> None:
     run.option("--config", "F", "configuration file", path)
     run.add_argument("--log-format", choices=("json", "console"), help="format of the log")
     _link(add("machine.daemon", "start", "start the daemon in the background"))
-    _drain(add("machine.daemon", "stop", "stop the daemon"))
+    stop = add("machine.daemon", "stop", "stop the daemon")
     restart = add("machine.daemon", "restart", "stop the daemon and start it again")
-    _drain(restart)
-    restart.flag("--yes", "interrupt running turns without asking")
+    for parser in (stop, restart):
+        _drain(parser)
+        parser.flag("--yes", "interrupt running turns without asking")
     text = "show whether the daemon is running, and its statistics"
     _link(add("machine.daemon", "status", text))
     backup = add("machine.daemon", "backup", "copy all sessions into a new file")

@@ -13,7 +13,7 @@ from tiller_client.connecting.runtime import chosen_remote, stdin_is_piped
 from tiller_client.errors import UsageError
 from tiller_protocol.codec import INPUT_BYTES_MAX
 from tiller_protocol.items import Image
-from tiller_protocol.worktrees import WorktreeChoice
+from tiller_protocol.worktrees import BRANCH_CHARS_MAX, WorktreeChoice
 
 FROM_STDIN = "-"
 
@@ -164,4 +164,6 @@ def read_worktree(arguments: Namespace) -> WorktreeChoice | None:
         return None
     if len(arguments.worktree.split()) > 1 and not getattr(arguments, "prompt", "given"):
         arguments.prompt, arguments.worktree = arguments.worktree, ""
+    if len(max(arguments.worktree, arguments.base or "", key=len)) > BRANCH_CHARS_MAX:
+        raise UsageError(f"a branch's name has at most {BRANCH_CHARS_MAX} characters")
     return WorktreeChoice(arguments.worktree, arguments.base or "")

@@ -16,7 +16,7 @@ from tiller_client.following.interactive import InteractiveSession
 from tiller_client.following.watch import Signals, Watch
 from tiller_client.program_name import program
 from tiller_client.rendering.labels import no_turn_began
-from tiller_client.rendering.text import one_line
+from tiller_client.rendering.text import SHORT_ID_CHARS, one_line
 from tiller_protocol.answers import Queued, Started, Steered
 from tiller_protocol.events import Outcome, TurnEnded
 from tiller_protocol.ops import Compact, Interrupt, QueueEdit, Shell, TurnContinue, UserInput
@@ -48,6 +48,7 @@ class RunningTurn:
         self._console = Console(separate_answers=True, quiet=arguments.quiet, json=arguments.json)
         self._gives_up = not arguments.wait and self._console.keyboard is None
         self._asks_others = not arguments.no_wait
+        self._leaves = arguments.detach
         self._has_looked = False
         self._blocked = False
         self._session = InteractiveSession(
@@ -73,7 +74,7 @@ class RunningTurn:
             if isinstance(self._op, UserInput) and self._op.overrides != TurnOverrides():
                 complain(no_turn_began())
         if not self._console.json and not self._console.quiet:
-            self._console.line(self._console.theme.dim(f"session {self._op.session_id}"))
+            self._console.line(self._console.theme.dim(self._named()))
         try:
             ended = self._until_ended()
         finally:
@@ -86,6 +87,14 @@ class RunningTurn:
         if self._console.json and ended.error:
             complain(one_line(ended.error.message))
         return self._status(ended)
+
+    def _named(self) -> str:
+        """The session, and for a turn that outlives this program how to come back to it."""
+        named = f"session {self._op.session_id}"
+        if not self._leaves:
+            return named
+        again = f"{program()} attach {self._op.session_id[-SHORT_ID_CHARS:]}"
+        return f"{named}; Ctrl-C leaves the turn running; to watch it again: {again}"
 
     def _until_ended(self) -> TurnEnded:
         while True:

@@ -90,6 +90,8 @@ def run(arguments: Namespace) -> int:
         case "start":
             return _status(places, json=arguments.json, may_start=True, link=arguments.link)
         case "stop":
+            if not _may_stop(places, arguments, "stopped"):
+                return 1
             was_running = stop(places, drain=arguments.drain)
             if arguments.json:
                 print_json(Stopped(was_running))
@@ -100,8 +102,7 @@ def run(arguments: Namespace) -> int:
             return _status(places, json=arguments.json, may_start=False, link=arguments.link)
         case "restart":
             _check_successor()
-            if not (arguments.drain or arguments.yes or _may_interrupt(places)):
-                say("nothing was restarted")
+            if not _may_stop(places, arguments, "restarted"):
                 return 1
             stop(places, drain=arguments.drain)
             return _status(places, json=arguments.json, may_start=True)
@@ -163,11 +164,19 @@ def _check_successor() -> None:
         raise TillerError(f"nothing was stopped, because a new daemon could not start: {problem}")
 
 
-def _may_interrupt(places: Places) -> bool:
+def _may_stop(places: Places, arguments: Namespace, done: str) -> bool:
+    """Ask whether to interrupt the running turns, unless the options say it; or say it was not."""
+    may = arguments.drain or arguments.yes or _may_interrupt(places, done)
+    if not may:
+        say(f"nothing was {done}")
+    return may
+
+
+def _may_interrupt(places: Places, done: str) -> bool:
     """Ask whether to interrupt the running turns, if there are any; raises `UsageError`.
 
     A daemon that does not answer, or speaks another version of the protocol, can't say, and a
-    restart may be what it needs.
+    stop may be what it needs.
     """
     try:
         with DaemonConnection(places, NAME, may_start=False) as connection:
@@ -181,7 +190,7 @@ def _may_interrupt(places: Places) -> bool:
     turns = counted(running, "turn")
     if not sys.stdin.isatty():
         raise UsageError(
-            f"{turns} would be interrupted, so nothing was restarted; to let running turns end "
+            f"{turns} would be interrupted, so nothing was {done}; to let running turns end "
             "first, add --drain; to interrupt them, add --yes"
         )
     return confirm(f"Interrupt {turns}? (With --drain, running turns end first.)")
