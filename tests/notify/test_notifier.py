@@ -100,6 +100,19 @@ async def test_a_request_is_told_once_when_nobody_has_looked_for_a_while(
     assert len(here.board.messages) == 1
 
 
+async def test_a_request_that_is_withdrawn_at_once_is_not_told(
+    autojump_clock, place: Starts
+) -> None:
+    """As `exec` does where nobody can answer."""
+    here = await place(ask("Which colour?"), DONE, rule=Notify("desktop", after_s=0))
+    await here.world.say(here.session_id, "paint")
+    await here.request()
+    await trio.sleep(1)
+    await here.world.must(Interrupt(here.session_id))
+    await trio.sleep(AFTER_S)
+    assert not here.board.messages
+
+
 async def test_nothing_is_told_while_somebody_looks(autojump_clock, place: Starts) -> None:
     here = await place(ask("Which colour?"), DONE)
     await here.world.say(here.session_id, "paint")

@@ -32,6 +32,8 @@ class News(Struct, frozen=True):
     """The number of the event in its session."""
     duration_s: float = 0.0
     """How long the turn took."""
+    told_from: float = 0.0
+    """From when on it may be told, by trio's clock."""
 
 
 class SessionNews:
@@ -46,9 +48,10 @@ class SessionNews:
         if self._ended:
             yield self._ended
 
-    def opened(self, request: Request, text: str, seq: int) -> None:
+    def opened(self, request: Request, text: str, seq: int, told_from: float = 0.0) -> None:
         """Note an open request. A sub-agent's request is noted twice, but is one."""
-        self._requests.setdefault(request.id, News("needs_answer", request.id, text, seq))
+        news = News("needs_answer", request.id, text, seq, told_from=told_from)
+        self._requests.setdefault(request.id, news)
 
     def resolved(self, request_id: str) -> None:
         """Note that a request no longer needs an answer."""

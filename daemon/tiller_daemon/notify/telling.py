@@ -29,6 +29,10 @@ OWNERS_MAX: Final = 20
 RECHECK_S: Final = 5.0
 """How often to look whether somebody still looks, while there is something to tell."""
 
+SETTLED_S: Final = 2.0
+"""How long a request is open before it is told: `exec` in a script withdraws at once what nobody
+can answer there."""
+
 
 class _Rule:
     """One rule at work: what it has told, and its target."""
@@ -73,7 +77,8 @@ class Telling:
             case RequestOpened(request):
                 if row := await self._owner(event.session_id):
                     text = text_of_request(request, self._secrets())
-                    self._of(row.session_id).opened(request, text, event.seq)
+                    told_from = trio.current_time() + SETTLED_S
+                    self._of(row.session_id).opened(request, text, event.seq, told_from)
             case RequestResolved(request_id):
                 for news in self._news.values():
                     news.resolved(request_id)
@@ -107,6 +112,8 @@ class Telling:
                     next_s = RECHECK_S
                 elif quiet_s < told.rule.after_s:
                     next_s = min(next_s, told.rule.after_s - quiet_s)
+                elif (soon_s := max(one.told_from for one in untold) - trio.current_time()) > 0:
+                    next_s = min(next_s, soon_s)
                 elif row := await self._row(session_id):
                     told.tell(session_id, untold)
                     message = message_about(
