@@ -286,7 +286,7 @@ def _user_settings(options: Options, live: LiveParts) -> UserSettings:
         missing_keys=live.providers.missing_keys,
         has_default_model=lambda: live.providers.has_default,
         projects=TrustedProjects(trust, lambda: configuration.now, options.load_project),
-        lasting_rules=LastingRules(options.places.config / RULES_FILE),
+        lasting_rules=LastingRules(options.places.config / RULES_FILE, live.worktrees.checkout_of),
         config_directory=options.places.config.resolve(),
         home=home(),
         platform=sys.platform,

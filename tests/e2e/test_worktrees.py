@@ -15,7 +15,7 @@ from support.frontend import TIMEOUT_S, Frontend
 from support.terminal import TILLER
 from tiller_daemon.models.scripted import CallPart, ScriptStep
 from tiller_protocol.answers import Created, Rejected, SessionListResult
-from tiller_protocol.ops import SessionCreate, SessionList
+from tiller_protocol.ops import Answer, SessionCreate, SessionList
 from tiller_protocol.settings import Settings, TurnOverrides
 from tiller_protocol.worktrees import (
     WorktreeChoice,
@@ -188,6 +188,26 @@ async def test_the_command_line_removes_what_it_can_and_says_what_it_can_not(
     assert b"`rm-2` has changes" in done.stderr
     here = [one.name for one in await listed(frontend, workspace) if one.state == "ready"]
     assert here == ["rm-1", "rm-2"]
+
+
+async def test_always_here_in_a_worktree_counts_for_its_repository(
+    frontend: Frontend, workspace: Path
+) -> None:
+    ask = Settings(approve="ask")
+    here, apart = str(workspace), WorktreeChoice("asks")
+    for tree in (apart, None, WorktreeChoice("other")):
+        model = frontend.daemon.script(calls(bash("touch made")), text("done"))
+        op = SessionCreate(here, model=model, settings=ask, worktree=tree)
+        created = await frontend.must(op)
+        assert isinstance(created, Created)
+        frontend.follow(created.session_id)
+        await frontend.say(created.session_id)
+        if tree is apart:
+            request = await frontend.request_opened(created.session_id)
+            assert request.always_here == here
+            await frontend.must(Answer(request.id, "always_here"))
+        assert (await frontend.turn_ended(created.session_id)).outcome == "completed"
+        assert frontend.completed_calls(created.session_id)[0].state == "completed"
 
 
 async def test_what_exists_only_in_a_worktree_keeps_it(frontend: Frontend, workspace: Path) -> None:

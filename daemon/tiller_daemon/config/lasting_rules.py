@@ -10,7 +10,7 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -58,9 +58,14 @@ class LastingRulesError(Exception):
 
 
 class LastingRules:
-    """The lasting rules in `file`, which is read again after a change."""
+    """The lasting rules in `file`, which is read again after a change.
 
-    def __init__(self, file: Path) -> None:
+    `checkout_of` returns, for a place in a worktree, the same place in the checkout that it was
+    made from, whose rules apply there, too.
+    """
+
+    def __init__(self, file: Path, checkout_of: Callable[[str], str] = str) -> None:
+        self.checkout_of: Final = checkout_of
         self._file: Final = file
         self._known: tuple[tuple[Stamp, ...], _RulesFile | str] | None = None
         """The stamp and the content of the file, if they are known."""
@@ -73,7 +78,7 @@ class LastingRules:
             return ()
         if not kept:
             return ()
-        rules = kept.get(os.path.realpath(workspace), ())
+        rules = (one for place in self._places(workspace) for one in kept.get(place, ()))
         return tuple(LastingRule(one.permission, one.pattern, "allow") for one in rules)
 
     def all(self, workspace: str | None = None) -> Mapping[str, tuple[StoredRule, ...]]:
@@ -81,8 +86,7 @@ class LastingRules:
         kept = self._read().workspaces
         if workspace is None:
             return kept
-        place = os.path.realpath(workspace)
-        return {place: kept[place]} if place in kept else {}
+        return {place: kept[place] for place in self._places(workspace) if place in kept}
 
     def problem(self) -> str:
         """Return why the file can't be used, as a sentence; empty if it can be used."""
@@ -122,6 +126,10 @@ class LastingRules:
             return False
         self._save({place: rules for place, rules in after.items() if rules})
         return True
+
+    def _places(self, workspace: str | Path) -> Iterable[str]:
+        place = os.path.realpath(workspace)
+        return dict.fromkeys((place, self.checkout_of(place)))
 
     def _read(self) -> _RulesFile:
         stamps, known = take_stamps([self._file], time.time_ns()), self._known

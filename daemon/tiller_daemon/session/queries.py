@@ -1,7 +1,5 @@
 """Answers the ops that change nothing, about all sessions or a single one."""
 
-from pathlib import Path
-
 from msgspec import msgpack, structs
 
 from tiller_daemon.errors import RejectionError
@@ -96,9 +94,9 @@ class Queries:
         summary, session = _decode_summary(row.summary), self._sessions.get(row.session_id)
         trees = self._services.files.worktrees
         if trees and (record := trees.records.around(row.workspace)):
-            place = Path(record.origin.checkout) / Path(row.workspace).relative_to(record.path)
+            place = trees.records.checkout_of(row.workspace)
             landed = record.landed == record.published
-            summary = structs.replace(summary, checkout=str(place), landed=landed)
+            summary = structs.replace(summary, checkout=place, landed=landed)
         if session is None:
             return summary
         now = session.snapshot

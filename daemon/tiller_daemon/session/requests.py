@@ -22,8 +22,8 @@ from tiller_protocol.settings import Rule
 IsAllowed = Callable[[], bool]
 """Returns whether the current rules allow a request, so that it needs no answer."""
 
-Keep = Callable[[tuple[Rule, ...]], None]
-"""Stores the rules of the answer `always_here`; raises `RejectionError` if that fails."""
+Keep = Callable[[str, tuple[Rule, ...]], None]
+"""Stores rules of the answer `always_here` for a place; raises `RejectionError` if that fails."""
 
 
 class Reply(Struct, frozen=True):
@@ -144,7 +144,7 @@ class OpenRequests:
         rules = grants(waiter.request.permission, waiter.request.always)
         if reply.resolution == "always_here":
             # A rule that can't be stored must not look stored, so the request stays open.
-            keep(rules)
+            keep(waiter.request.always_here, rules)
         self._resolve(waiter, reply)
         ends_turn = reply.resolution == "reject" and not reply.gives_reason
         if ends_turn and waiter.request.kind != "question":

@@ -42,11 +42,10 @@ def revoke_lasting_rule(services: Services, identifier: str) -> None:
 
 def answer_request(state: SessionState, op: Answer, pending: PendingSubmission) -> None:
     """Resolve a request and store the rules that the answer grants; raises `RejectionError`."""
-    workspace = state.outbox.snapshot.workspace
     grants = state.requests.answer(
         op.request_id,
         Reply(op.decision, op.text, pending.client),
-        lambda rules: _keep_rules(state.services, workspace, rules, pending.client),
+        lambda place, rules: _keep_rules(state.services, place, rules, pending.client),
     )
     if op.decision == "always_here":
         state.reconsider()

@@ -107,6 +107,13 @@ class Records:
         present = (one for one in self.all() if one.state == "ready")
         return next((one for one in present if place.is_relative_to(one.path)), None)
 
+    def checkout_of(self, path: str) -> str:
+        """Return a place in a worktree as it is in its checkout; any other path as it is."""
+        record = self.around(path)
+        if record is None:
+            return path
+        return str(Path(record.origin.checkout) / Path(path).relative_to(record.path))
+
     def beside(self, path: str | Path) -> tuple[str, ...]:
         """Return the places in worktrees that are like a path (absolute, without links)."""
         place = Path(path)

@@ -46,7 +46,7 @@ class Permission(Struct, frozen=True):
     """Decides about the calls of one turn; if needed, asks the user through any frontend."""
 
     workspace: str
-    """The absolute path of the workspace, for which lasting rules are stored."""
+    """The absolute path of the workspace."""
     approve: Approve
     """The setting `approve`: whether the user is asked, and the answer if they are not."""
     rules: Callable[[], tuple[Rule, ...]]
@@ -57,6 +57,8 @@ class Permission(Struct, frozen=True):
     """Makes the ids of requests."""
     granted: Callable[[], tuple[Rule, ...]] = tuple
     """Returns those current rules that belong to the session itself."""
+    checkout_of: Callable[[str], str] = str
+    """Returns, for a workspace in a worktree, the same place in its checkout."""
 
     def verdict(self, requirements: tuple[Requirement, ...]) -> Verdict:
         """Return the rules' verdict on a call with these requirements."""
@@ -181,12 +183,21 @@ class Permission(Struct, frozen=True):
             subjects=tuple(dict.fromkeys(s for r in (first, *others) for s in r.subjects)),
             always=patterns,
             # A call that repeats itself is a question about this turn only.
-            always_here=self.workspace if patterns and kind == "approval" else "",
+            always_here=self._place(first) if patterns and kind == "approval" else "",
             # The title may be cut, but the user must see all of it.
             detail=shown.detail or ("" if title == whole_title else whole_title),
             detail_kind=shown.detail_kind if shown.detail else "text",
             also=tuple(also),
         )
+
+    def _place(self, requirement: Requirement) -> str:
+        """Return for which place a lasting rule is stored: in a worktree, for its checkout.
+
+        But what can't reach far from a worktree may reach everything from the checkout.
+        """
+        if requirement.permission in (UNSANDBOXED, PROTECTED_PATH):
+            return self.workspace
+        return self.checkout_of(self.workspace)
 
 
 def _rank(requirement: Requirement) -> int:

@@ -102,8 +102,8 @@ def _permission(session: SessionParts, owner: Owner, hooks: TurnHooks) -> Permis
         hooks.request_opened(request)
         return await session.requests.ask(request, context.turn_id, is_allowed)
 
-    approve = context.permissions.approve
-    return Permission(context.workspace, approve, rules, ask, services.new_id, granted)
+    approve, checkout_of = context.permissions.approve, services.user.lasting_rules.checkout_of
+    return Permission(context.workspace, approve, rules, ask, services.new_id, granted, checkout_of)
 
 
 def _environments(
