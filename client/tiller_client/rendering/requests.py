@@ -21,6 +21,9 @@ MARGIN_SUBJECT = "  · "
 TEXT_COLUMNS_MIN = 8
 """Minimum columns of a row after the margin, however narrow the terminal is."""
 
+TITLE_CHARS_MIN = 20
+"""Fewer characters at the end of a title, which also begin a text, may do so by chance."""
+
 ROWS_AT_ONCE = 20
 """Rows of a request that a terminal of 24 lines shows above the prompt."""
 
@@ -37,13 +40,17 @@ def request_block(request: Request, theme: Theme, width: int) -> str:
 def request_text(request: Request, theme: Theme, width: int) -> str:
     """Render a whole request. Nothing is cut, so that the user can't allow something unseen."""
     shown = partial(_prose, width=width) if request.kind == "question" else verbatim
-    title = row(verbatim(_heading(request))) or request.kind
+    whole = _whole_text(request)
+    if whole or request.kind == "question":
+        title = shown(whole or request.title)
+    else:
+        title = row(verbatim(_heading(request))) or request.kind
     parts = [theme.asking(_marked("? ", title, width))]
     if request.also:
         names = ", ".join(row(verbatim(one)) for one in (request.permission, *request.also))
         parts.append(theme.asking(_marked("! ", f"needs several permissions: {names}", width)))
     parts += [_marked(MARGIN_SUBJECT, shown(text), width) for text in other_subjects(request)]
-    if request.detail and not _is_in_title(request, request.detail):
+    if request.detail and not whole and not _is_in_title(request, request.detail):
         parts.append(_detail(request.detail, request.detail_kind, shown, theme, width))
     if request.always:
         patterns = ", ".join(row(verbatim(one)) for one in request.always)
@@ -54,10 +61,21 @@ def request_text(request: Request, theme: Theme, width: int) -> str:
             grants.append(wrapped(about, _text_columns(width)))
         parts += [theme.dim(block(grant, width)) for grant in grants]
     parts += [
-        block(f"{number}. {row(verbatim(choice))}", width)
+        block(shown(f"{number}. {row(verbatim(choice))}"), width)
         for number, choice in enumerate(request.choices, 1)
     ]
     return "\n".join(parts)
+
+
+def _whole_text(request: Request) -> str:
+    """The title with the rest of the text whose beginning it is; empty if there is none."""
+    title = request.title.removesuffix("…")
+    flat = " ".join(request.detail.split())
+    if flat and request.detail_kind == "text":
+        for at in range(max(1, len(title) - TITLE_CHARS_MIN)):
+            if flat.startswith(title[at:]) and f" {title}"[at] == " ":
+                return title[:at] + request.detail
+    return ""
 
 
 def _heading(request: Request) -> str:

@@ -16,7 +16,7 @@ from support.event_bodies import Tiller, ended, started, text_item
 from support.fake_daemon import FakeDaemon
 from support.hostile import POSING_AS_A_DIFF, SEED, commands, read_back, read_back_ascii
 from support.terminal import TILLER, TIMEOUT_S, Screen, Terminal
-from tiller_client.rendering.requests import request_block
+from tiller_client.rendering.requests import request_block, request_text
 from tiller_client.rendering.style import Theme
 from tiller_client.rendering.text import on_screen, verbatim
 from tiller_protocol.events import RequestOpened, SessionCreated
@@ -248,3 +248,14 @@ def test_a_long_command_says_that_its_beginning_may_be_out_of_sight() -> None:
 
 def test_half_a_surrogate_pair_is_visible_too() -> None:
     assert verbatim("\ud800rm\udc80") == "⟨U+D800⟩rm⟨U+DC80⟩"
+
+
+def test_a_long_question_is_shown_once_and_broken_between_words() -> None:
+    text = "Which database shall the accounts use? " * 8 + "\n\nBoth are installed."
+    title = "worker: " + " ".join(text.split())[:191] + "…"
+    request = Request("r", "question", title, detail=text, choices=("SQLite, " * 9, "PostgreSQL"))
+    said = request_text(request, Theme(), 40)
+    assert said.startswith("? worker: Which database")
+    assert " ".join(said.split()).count("Which database shall the accounts use?") == 8
+    assert "↳" not in said
+    assert max(map(len, said.split("\n"))) <= 40
