@@ -223,23 +223,20 @@ class Console:
         self.bottom()
         complain(text)
 
-    def final(self, message: str, *, interrupted: bool) -> None:
-        """Write the last message of a turn to stdout, if answers are separate.
-
-        If Ctrl-C has `interrupted` the turn, it has also ended a reader such as `| tee`. Then show
-        the message with the progress.
-        """
+    def final(self, message: str) -> None:
+        """Write the last message of a turn to stdout, if answers are separate."""
         self._pending_answer = self._asked = ""
         if not self.separates_answers or not message:
             return
         text = message + ("" if message.endswith("\n") else "\n")
-        try:
-            put(sys.stdout, on_screen(text), exact=is_piped())
-            flush()
-        except BrokenPipeError:
-            if not interrupted:
-                raise
-            self._write(text)
+        put(sys.stdout, on_screen(text), exact=is_piped())
+        flush()
+
+    def unfinished(self) -> None:
+        """Show a delayed answer with the progress, as the turn has ended without a result."""
+        text, self._pending_answer, self._asked = self._pending_answer, "", ""
+        if text and not self.quiet:
+            self._write(text if text.endswith("\n") else text + "\n")
 
     def bottom(self, *rows: str) -> None:
         """Show `rows` at the bottom of a terminal, or remove the rows there if none are given.

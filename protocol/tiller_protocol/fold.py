@@ -130,7 +130,7 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
             _change_session(snapshot, body, event.time)
         case HistoryCompacted():
             snapshot.pruned.extend(body.pruned)
-            snapshot.context_tokens = snapshot.context_items = 0
+            snapshot.context_tokens, snapshot.context_items = body.tokens_after, 0
             _add_usage(snapshot, body.usage, body.cost)
         case HistoryReverted():
             _unrevert(snapshot) if body.undone else _revert(snapshot, body)

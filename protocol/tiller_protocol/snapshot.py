@@ -100,8 +100,8 @@ class Snapshot(Struct, omit_defaults=True):
         int,
         doc(
             "Number of tokens in the first `context_items` items, as counted by the "
-            "provider; 0 if there is no count, or if history has become shorter since the "
-            "count."
+            "provider; after a compaction, an estimate of all, with `context_items` 0. It is 0 "
+            "without a count, or after a revert."
         ),
     ] = 0
     context_items: Annotated[int, doc("Number of items that `context_tokens` covers.")] = 0

@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from support.event_bodies import Tiller, ended, started, text_item
 from support.fake_daemon import TURN, FakeDaemon
 from support.terminal import Terminal
+from tiller_client.command_line import choose
+from tiller_client.errors import UsageError
 from tiller_protocol.events import (
     ItemCompleted,
     ItemStarted,
@@ -225,3 +227,12 @@ def test_rm_asks_on_a_terminal_and_refuses_without_one(
     terminal.type("y")
     assert terminal.end() == 0
     assert SessionDelete in map(type, daemon.seen.values())
+
+
+def test_a_turn_is_named_by_its_number_or_by_a_piece_of_its_id() -> None:
+    turns = ["01K0AAAAAAAAAAAAAAAAAAAAAA", "01K0BBBBBBBBBBBBBBBBBBBBBB"]
+    assert [choose.turn_id(turns, one) for one in ("1", "2", "last", "BBBB")] == [
+        turns[0], turns[1], turns[1], turns[1],
+    ]  # fmt: skip
+    with pytest.raises(UsageError):
+        choose.turn_id(turns, "3")

@@ -96,6 +96,20 @@ def test_the_exit_status_says_how_the_turn_ended(
         assert tiller("exec", "x")[0] == status
 
 
+@pytest.mark.parametrize("outcome", ["blocked", "interrupted"])
+def test_what_the_model_said_before_a_turn_was_cut_off_is_no_result(
+    places: Places, tiller: Tiller, outcome: str
+) -> None:
+    def play(daemon: FakeDaemon, session_id: str) -> None:
+        daemon.add(session_id, [started(), *text_item("i1", "I look first.")])
+        daemon.add(session_id, [ended("I look first.", outcome)])
+
+    with FakeDaemon(places.runtime, play):
+        _, out, err = tiller("exec", "x")
+    assert out == ""
+    assert err.count("I look first.") == 1
+
+
 @pytest.mark.promise("G2")
 def test_events_that_were_never_published_come_by_replay(places: Places, tiller: Tiller) -> None:
     def play(daemon: FakeDaemon, session_id: str) -> None:

@@ -235,6 +235,8 @@ async def test_compact_on_demand_shrinks_history(autojump_clock, narrow):
     ]
     snapshot = (await world.must(SessionGet(session_id))).snapshot
     assert isinstance(snapshot.items[-1], Compaction)
+    (said,) = compactions(world, session_id)
+    assert snapshot.context_tokens == said.tokens_after > 0, "the figure stays in sight"
 
 
 def warnings(world: World, session_id: str) -> list[WarningRaised]:

@@ -158,7 +158,7 @@ async def test_an_answer_right_behind_a_withdrawal_is_too_late():
         await trio.testing.wait_all_tasks_blocked()
         requests.withdraw("i")
         with pytest.raises(RejectionError) as refused:
-            requests.answer("r", Reply("answer", "this one", "late"), lambda _: None)
+            requests.answer("r", Reply("answer", "this one", "late"), lambda _place, _rules: None)
     assert refused.value.code == "already_resolved"
     assert replies == [CANCELLED]
 

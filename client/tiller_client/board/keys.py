@@ -257,7 +257,9 @@ def _answer(state: BoardState, key: str, text: str, now: float) -> Acts:
         asking.move(1 if key in ("down", "tab") else -1)
     elif key == "text":
         typed = asking.press(text)
-        if typed and request.kind == "question":
+        if asking.typing is not None:
+            state.typing = Typing("answer", Line(), state.row)
+        elif typed and request.kind == "question":
             state.typing = Typing("answer", Line.of(typed), state.row)
     elif key == "paste" and request.kind == "question":
         state.typing = Typing("answer", Line.of(text), state.row)

@@ -47,8 +47,8 @@ class Actions:
         self._state = state
         self._screen = screen
         self._submitter = submitter
-        self.menus = Menus(state, submitter)
         self.outside = Outside(state, screen)
+        self.menus = Menus(state, submitter, self.outside.read)
         self.clipboard = Clipboard()
         self._agent_asked = ""
         """The agent that a key has chosen, until the session has it."""

@@ -107,7 +107,7 @@ class Chat:
         self.keyboard = keyboard
         keyboard.answered = self.screen.pace.answered
         keyboard.reported = self._reported
-        self.sub_agents = SubAgents(client, self.screen.pace.soon)
+        self.sub_agents = SubAgents(client, self._sub_agents_changed)
         self.app: Application[None] = Application(
             layout=Layout(Window(BufferControl(self.state.editor.buffer))),
             key_bindings=bindings(self.state, self.screen, self.actions),
@@ -259,9 +259,13 @@ class Chat:
             self.screen.look.be(kind)
             self.app.invalidate()
 
+    def _sub_agents_changed(self) -> None:
+        self._ask()
+        self.screen.pace.soon()
+
     def _ask(self) -> None:
         """Ask the oldest open request, unless it is being asked already."""
-        request = next(iter(self.state.snapshot.requests), None)
+        request = next(iter((*self.state.snapshot.requests, *self.sub_agents.requests)), None)
         before = self.state.asking.request
         self.state.asking.show(request)
         if request is not None and (before is None or before.id != request.id):

@@ -116,9 +116,15 @@ class Asking:
         return editor_is_empty and now - self._seen_at >= SEEN_S_MIN
 
     def press(self, key: str) -> str:
-        """Choose an answer by its key; otherwise return the text that goes to the editor."""
+        """Choose an answer by its key; otherwise return the text that goes to the editor.
+
+        A blank after the key of an answer with a text begins the text, as Enter does.
+        """
         assert self.request is not None
         found = next((one for one in choices(self.request) if one.key == key), None)
+        if self._is_pressed and self.chosen and self.chosen.wants_text and key == " ":
+            self.confirm()
+            return ""
         before = self.chosen.key if self.chosen and self._is_pressed else ""
         self.chosen = None if before else found
         self._is_pressed = self.chosen is not None

@@ -1,7 +1,7 @@
 """The menus: sessions, turns, models, agents, queued inputs, and earlier texts."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Literal, cast
 
@@ -9,6 +9,7 @@ from tiller_client.chat.menu import Act, Entry, Menu
 from tiller_client.chat.points import Point, points
 from tiller_client.chat.state import ChatState
 from tiller_client.chat.submitting import Submitter
+from tiller_client.connecting.runtime import chosen_remote
 from tiller_client.rendering.labels import input_line
 from tiller_client.rendering.lines import files_changed, state_word
 from tiller_client.rendering.text import age, one_line
@@ -28,14 +29,18 @@ from tiller_protocol.snapshot import SessionSummary
 LISTED = 200
 """Number of sessions in the menu, most recently active first; a search finds the others, too."""
 
+Read = Callable[[str], Coroutine[object, object, None]]
+
 _QueueAction = Literal["remove", "promote", "move"]
 
 
 class Menus:
     """Opens the menus of one chat, and carries out the user's choice."""
 
-    def __init__(self, state: ChatState, submitter: Submitter) -> None:
+    def __init__(self, state: ChatState, submitter: Submitter, read: Read) -> None:
+        """`read` shows a file in the user's pager."""
         self._state = state
+        self._read = read
         self._submitter = submitter
         self._words = ""
         """The words of the search that found the listed sessions; empty if there was none."""
@@ -175,30 +180,51 @@ class Menus:
         self._state.choose(Menu("queued", entries, self._queued))
 
     def background(self) -> None:
-        """Choose a running background command or sub-agent, to end it."""
-        entries = self._running()
+        """Choose a background command or sub-agent, to see its output or end it."""
+        entries = self._in_background()
         if entries:
             self._state.choose(Menu("in the background", entries, self._of_background))
         else:
             self._state.say("nothing runs in the background")
 
-    def _running(self) -> list[Entry]:
+    def _in_background(self) -> list[Entry]:
+        """The commands and sub-agents that run, and then those that have ended."""
         now = time.time()
+        known = sorted(self._state.snapshot.background, key=lambda one: one.state != "running")
         return [
-            Entry(one.id, f"{one.id} {one_line(one.command)}", f"for {age(now - one.started_at)}")
-            for one in self._state.snapshot.background
-            if one.state == "running"
+            Entry(
+                one.id,
+                f"{one.id} {one_line(one.command)}",
+                f"for {age(now - one.started_at)}" if one.state == "running" else one.state,
+            )
+            for one in known
         ]
 
     def _of_background(self, background_id: str) -> None:
+        known = {one.id: one for one in self._state.snapshot.background}
+        if (one := known.get(background_id)) is None:
+            self._state.say(f"{background_id} is gone")
+            return
+
         def act(what: str) -> None:
             if what == "end":
                 op = Interrupt(self._state.session_id, background_id=background_id)
                 self._submitter.submit(op)
+            elif what == "see" and one.sub_agent:
+                self._submitter.open(one.sub_agent.session_id)
+            elif what == "see":
+                self._state.start(self._read(one.output_path))
 
-        entries = (Entry("end", "end it"), Entry("", "let it run"))
-        labels = {one.value: one.label for one in self._running()}
-        self._state.choose(Menu(labels.get(background_id, background_id), entries, act))
+        entries: list[Entry] = []
+        if one.state == "running":
+            entries.append(Entry("end", "end it"))
+        if one.sub_agent:
+            entries.append(Entry("see", "open its session"))
+        elif one.output_path and chosen_remote() is None:  # else the file is elsewhere
+            entries.append(Entry("see", "see its output"))
+        entries.append(Entry("", "leave it"))
+        label = f"{one.id} {one_line(one.command)}"
+        self._state.choose(Menu(label, entries, act))
 
     def turns(self) -> None:
         """Choose a turn to go back to, and how."""

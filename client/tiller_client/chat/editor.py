@@ -127,9 +127,10 @@ class Editor:
         state = self.buffer.complete_state
         if state is None or not state.completions:
             return None
-        if state.current_completion is not None:  # it is in the text already
+        if (chosen := state.current_completion) is not None:  # it is in the text already
             self.buffer.complete_state = None
-            return state.current_completion
+            is_whole_file = chosen.text.startswith("@") and chosen.text.endswith(" ")
+            return None if is_whole_file else chosen
         before = self.buffer.document.text_before_cursor
         self.buffer.complete_state = None
         if any(before[one.start_position :] == one.text.rstrip() for one in state.completions):

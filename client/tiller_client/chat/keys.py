@@ -67,20 +67,29 @@ def _add_menu(keys: KeyBindings, state: ChatState) -> None:
             menu.take(menu.typed)
         elif menu.chosen is not None:
             menu.take(menu.chosen.value)
+        if state.menu is not None:
+            state.menu.above = menu
 
     @keys.add("c-c", filter=is_open, eager=True)
     @keys.add("c-d", filter=is_open, eager=True)
-    @keys.add(LONE_ESC, filter=is_open, eager=True)
     def _close(_event: KeyPressEvent) -> None:
         state.menu = None
+
+    @keys.add(LONE_ESC, filter=is_open, eager=True)
+    def _back(_event: KeyPressEvent) -> None:
+        assert state.menu
+        state.menu = state.menu.above
 
     @keys.add("c-a", filter=is_open, eager=True)
     @keys.add("c-r", filter=is_open, eager=True)
     def _act(event: KeyPressEvent) -> None:
         assert state.menu
         act = state.menu.acts.get(event.key_sequence[0].key)
-        if act is not None and state.menu.chosen is not None:
-            act.do(state.menu.chosen)
+        menu = state.menu
+        if act is not None and menu.chosen is not None:
+            act.do(menu.chosen)
+            if state.menu is not menu:
+                state.menu.above = menu
 
     @keys.add("backspace", filter=is_open, eager=True)
     def _erase(_event: KeyPressEvent) -> None:

@@ -50,6 +50,8 @@ class Menu:
     """Called when the typed words change; it may later `find` more entries."""
     acts: Mapping[str, Act] = field(default_factory=dict[str, Act])
     """The actions of keys, by prompt-toolkit's names of the keys."""
+    above: "Menu | None" = None
+    """The menu from which this one was opened, to which Esc returns."""
     typed: str = ""
     """The words that narrow the entries."""
     at: int = 0

@@ -152,7 +152,7 @@ class Screen:
         request = state.asking.request
         if request is None:
             return []
-        others = len(state.snapshot.requests) - 1
+        others = max(0, len(state.snapshot.requests) - 1)
         empty = state.editor.is_empty
         how_to = how_to_answer(state.asking, time.monotonic(), editor_is_empty=empty)
         return answer_rows(state.asking, request, others, how_to, width, theme)

@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from tiller_client.api.for_asyncio import Client
 from tiller_client.errors import StartedOver, TillerError
 from tiller_protocol.events import Event
 from tiller_protocol.fold import fold_replayed
-from tiller_protocol.items import Item, ToolCall
+from tiller_protocol.items import Item, Request, ToolCall
 from tiller_protocol.snapshot import Snapshot
 
 FOLLOWED_MAX = 32
@@ -46,6 +48,15 @@ class SubAgents:
             for session_id in self.items.keys() - wanted:
                 del self.items[session_id]
                 self._snapshots.pop(session_id, None)
+
+    @property
+    def requests(self) -> Iterator[Request]:
+        """The open requests of sub-agents in the background, which their owner does not show."""
+        for one in self._owner.background if self._owner else ():
+            if one.state == "running" and one.sub_agent:
+                child = self._snapshots.get(one.sub_agent.session_id)
+                for request in child.requests if child else ():
+                    yield replace(request, title=f"{one.sub_agent.agent}: {request.title}")
 
     async def end(self) -> None:
         """Stop following."""

@@ -7,7 +7,7 @@ from functools import partial
 
 from tiller_client.api.blocking import Kind
 from tiller_client.api.for_asyncio import Client
-from tiller_client.chat.attaching import attachments
+from tiller_client.chat.attaching import attachments, named_images
 from tiller_client.chat.state import ChatState
 from tiller_client.errors import RejectedError, TillerError, UsageError
 from tiller_protocol.answers import AnyResult, CatalogResult, Created
@@ -160,11 +160,14 @@ class Submitter:
 
     def input(self, text: str, written: str, typed: str, *, queue: bool) -> None:
         """Send an input, with the files that are named in what was typed, not in a long paste."""
+        workspace = self._state.snapshot.workspace
         try:
-            images, files = attachments(typed, self._state.snapshot.workspace)
+            images, files = attachments(typed, workspace)
         except UsageError as error:
             self.failed(written, error)
             return
+        if missing := [one.name for one in named_images(typed, workspace) if not one.exists]:
+            self._state.say(f"sent without {', '.join(missing)}, which does not exist")
         # An input that waits since an interrupt or a failure must not go before a new one.
         idle = "start" if self._state.snapshot.queue and not self._state.is_busy else "auto"
         delivery = "queue" if queue else idle

@@ -152,12 +152,17 @@ def open_requests(connection: DaemonConnection) -> list[tuple[SessionSummary, Re
 
 
 def turn_id(turns: Iterable[str], reference: str) -> str:
-    """The turn that `reference` means, as for `session`; `turns` are in order and may repeat."""
+    """The turn that `reference` means, as for `session`, or its number, as the chat shows it.
+
+    `turns` are in order and may repeat.
+    """
     known = list(dict.fromkeys(turns))
     if not known:
         raise UsageError("this session has no turn yet")
     if reference == LAST:
         return known[-1]
+    if reference.isdecimal() and 0 < int(reference) <= len(known):
+        return known[int(reference) - 1]
     return _unique(known, reference, "turn of this session", f"{program()} log --json")
 
 

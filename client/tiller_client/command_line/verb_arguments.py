@@ -226,7 +226,11 @@ def _add_history(add: AddParser) -> None:
     parser.option("--step", "N", "undo only step N and later steps", positive)
     add_session(parser)
     parser.add_argument(
-        "turn", metavar="TURN", nargs="?", default="last", help="the turn's id, or last (default)"
+        "turn",
+        metavar="TURN",
+        nargs="?",
+        default="last",
+        help="its id or number; default: last",
     )
     parser = _verb(add, "history", "unrevert", "undo the last revert")
     add_session(parser)

@@ -244,8 +244,11 @@ class InteractiveSession:
             print_json(event)
             return
         if isinstance(event.body, TurnEnded) and not self._is_of_others(event):
-            interrupted = event.body.outcome == "interrupted"
-            self._console.final(event.body.last_message, interrupted=interrupted)
+            outcome = event.body.outcome
+            if outcome in ("blocked", "interrupted"):
+                self._console.unfinished()  # the last message is about what was to come
+            else:
+                self._console.final(event.body.last_message)
         self._console.show(self._renderer.feed(event))
         if isinstance(event.body, RequestOpened):
             self._requests.shown = event.body.request.id

@@ -35,6 +35,9 @@ from tiller_protocol.items import (
     UserMessage,
 )
 
+REPORT_CLIENT = "task"
+"""The `client` of messages that no user wrote: a sub-agent's prompt, and its report."""
+
 PROMPT_ROWS_SHOWN = 20
 """Maximum number of rows to show of the user's own input, which may be a pasted file."""
 
@@ -124,11 +127,12 @@ def plan_lines(plan: Iterable[PlanEntry], width: int, theme: Theme) -> list[str]
 
 
 def _user_lines(item: UserMessage, width: int, theme: Theme, *, opened: bool) -> list[str]:
-    roles = ("bold", "user")
+    is_report = item.client == REPORT_CLIENT
+    roles, mark = (("muted",), "· ") if is_report else (("bold", "user"), "» ")
     files = "".join(f" [{one_line(file)}]" for file in item.files)
     about = files + DELIVERY_NOTES[item.delivery]
     text: Row = [Span(item.text.replace("\r\n", "\n").strip("\n"), roles), Span(about, ("muted",))]
-    lines = [theme.line(row) for row in hanging([Span("» ", roles)], text, width)]
+    lines = [theme.line(row) for row in hanging([Span(mark, roles)], text, width)]
     if not opened and len(lines) > PROMPT_ROWS_SHOWN:
         more = f"  {more_lines(len(lines) - PROMPT_ROWS_SHOWN)}"
         lines = [*lines[:PROMPT_ROWS_SHOWN], *_muted(more, width, theme)]

@@ -778,7 +778,7 @@ export interface Snapshot {
   marks?: Array<Mark>;
   /** Reverts since the last turn, in order. They can still be undone. */
   reverted?: Array<Reverted>;
-  /** Number of tokens in the first `context_items` items, as counted by the provider; 0 if there is no count, or if history has become shorter since the count. */
+  /** Number of tokens in the first `context_items` items, as counted by the provider; after a compaction, an estimate of all, with `context_items` 0. It is 0 without a count, or after a revert. */
   context_tokens?: number;
   /** Number of items that `context_tokens` covers. */
   context_items?: number;

@@ -160,3 +160,13 @@ def test_a_letter_after_an_answer_of_the_users_own_is_a_text() -> None:
     asking.answered()
     asking.show(None)
     assert not asking.is_late("y")
+
+
+def test_a_blank_after_r_begins_the_reason() -> None:
+    asking = Asking()
+    asking.show(request())
+    asking.seen(0.0)
+    assert [asking.press(key) for key in "r "] == ["", ""]
+    assert asking.typing is not None
+    answer = asking.finish("too early")
+    assert (answer.decision, answer.text) == ("reject", "too early")

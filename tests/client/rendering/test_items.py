@@ -365,3 +365,8 @@ def test_an_image_that_can_not_be_drawn_has_a_label():
 
 def _kb(image: Image) -> int:
     return round(len(image.data) / 1000)
+
+
+def test_a_message_that_no_user_wrote_has_another_mark() -> None:
+    report = UserMessage(ItemId("u"), "t1 has ended.", "start", client="task")
+    assert item_lines(report, Facts(), 80, Theme()) == ["· t1 has ended."]

@@ -99,7 +99,8 @@ async def test_usual_names_of_commands_work(
 async def test_what_runs_in_the_background_can_be_listed_and_ended(
     opens: Opens, daemon: Daemon
 ) -> None:
-    model = daemon.script(calls(bash("sleep 1000", background=True)), always("Started."))
+    command = "sleep 1000"
+    model = daemon.script(calls(bash(command, background=True)), always("Started."))
     chat = opens("-m", model, "--approve", "always")
     await chat.shows(READY)
     chat.press("/ps\r")
@@ -107,12 +108,41 @@ async def test_what_runs_in_the_background_can_be_listed_and_ended(
     chat.press("go\r")
     await chat.shows("Started.", "1 in the background", READY)
     chat.press("/ps\r")
-    await chat.sees("in the background:", "▸ b1 sleep 1000")
+    await chat.sees("in the background:", f"▸ b1 {command}")
     chat.press("\r")
-    await chat.sees("b1 sleep 1000:", "▸ end it")
+    await chat.sees(f"b1 {command}:", "▸ end it")
+    chat.press("\x1b")
+    await chat.sees("in the background:", f"▸ b1 {command}")
+    chat.press("\routput\r")
+    await chat.sees("its output is not in a file yet")
+    chat.press("/ps\r")
+    await chat.sees("in the background:", f"▸ b1 {command}")
     chat.press("\r")
-    await chat.shows("b1 was ended: sleep 1000")
+    await chat.sees("▸ end it")
+    chat.press("\r")
+    await chat.shows(f"b1 was ended: {command}")
     await chat.until(lambda: "1 in the background" not in chat.screen)
+
+
+async def test_the_output_of_a_background_command_can_be_read(opens: Opens, daemon: Daemon) -> None:
+    model = daemon.script(calls(bash("printf 'a%sc' b", background=True)), always("Started."))
+    chat = opens("-m", model, "--approve", "always", PAGER="cat")
+    await chat.shows(READY)
+    chat.press("go\r")
+    await chat.shows("b1 exited", "Started.", READY)
+    chat.press("/ps\r")
+    await chat.sees("▸ b1 printf 'a%sc' b  exited")
+    chat.press("\r")
+    await chat.sees("▸ see its output")
+    chat.press("\r")
+    await chat.until(lambda: "abc" in chat.written)
+
+
+async def test_an_image_that_is_missing_is_named(opens: Opens, daemon: Daemon) -> None:
+    chat = opens("-m", daemon.script(always("Read.")))
+    await chat.shows(READY)
+    chat.press("see @missing.png\r")
+    await chat.sees("sent without missing.png, which does not exist")
 
 
 async def test_a_command_that_was_just_written_is_completed(opens: Opens, daemon: Daemon) -> None:

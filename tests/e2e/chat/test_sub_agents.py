@@ -69,6 +69,21 @@ async def test_a_background_sub_agent_is_shown_while_the_session_is_idle(
     await chat.until(lambda: not below(chat, f"    ○ bash {gate.command}"))
 
 
+async def test_the_question_of_a_background_sub_agent_is_answered_in_the_chat(
+    opens: Opens, daemon: Daemon, workspace: Path
+) -> None:
+    question = CallPart("question", arguments={"text": "Which colour?"})
+    daemon.make_agent("helper", calls(question), text("Painted."), read_only=True)
+    model = daemon.script(calls(task("helper", background=True)), text("Go on."), text("Heard."))
+    chat = opens("-m", model)
+    await chat.shows(READY)
+    chat.press("go\r")
+    await chat.sees("? helper: Which colour?", "type your answer; Enter answers")
+    chat.press("blue\r")
+    await chat.shows("Painted.", "Heard.", READY)
+    assert "· [This is not from the user." in chat.text
+
+
 async def test_the_sub_agent_of_a_sub_agent_is_shown_below_it(
     opens: Opens, daemon: Daemon, workspace: Path
 ) -> None:

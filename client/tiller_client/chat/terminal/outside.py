@@ -35,6 +35,18 @@ class Outside:
         async with self._given_away():
             await asyncio.to_thread(subprocess.run, command, check=False)
 
+    async def read(self, path: str) -> None:
+        """Show a file in the user's pager, from its end on."""
+        pager = command_in("PAGER") or ["less", "+G"]
+        if not await asyncio.to_thread(Path(path).exists):
+            self._state.say("its output is not in a file yet; it is once the command has ended")
+            return
+        try:
+            async with self._given_away():
+                await asyncio.to_thread(subprocess.run, [*pager, path], check=False)
+        except OSError as error:
+            self._state.say(f"the pager failed: {error}; the output is in {path}")
+
     async def edit(self) -> None:
         """Open the text in the user's editor, and take back the edited text."""
         editor = self._state.editor

@@ -121,13 +121,19 @@ def freeze_context(
         ),
         permissions=permissions,
         budgets=_budgets(snapshot, configuration, agent, overrides),
-        before=PriorTotals(snapshot.steps, snapshot.context_tokens, snapshot.context_items),
+        before=_totals_of(snapshot),
         follow_ups=settings.follow_ups or configuration.follow_ups,
         depth=depth,
     )
     hooks = hooks_for(services, configuration, permissions)
     of_user = {n: tool for n, tool in available.items() if tool.effect == "agent"}
     return FrozenTurn(context, model, compaction, tools, hooks, refused, of_user, surplus)
+
+
+def _totals_of(snapshot: Snapshot) -> PriorTotals:
+    # Without items, the count is an estimate of all, which would count them twice.
+    counted = snapshot.context_tokens if snapshot.context_items else 0
+    return PriorTotals(snapshot.steps, counted, snapshot.context_items)
 
 
 def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> FrozenTurn:
