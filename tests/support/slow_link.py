@@ -47,7 +47,11 @@ class SlowLink:
         with suppress(OSError):
             while True:
                 near, _ = self._listener.accept()
-                far = socket.create_connection(("127.0.0.1", self._target))
+                try:
+                    far = socket.create_connection(("127.0.0.1", self._target))
+                except ConnectionRefusedError:
+                    near.close()
+                    continue
                 self._sockets += [near, far]
                 self._forward(near, far)
                 self._forward(far, near)
