@@ -101,3 +101,15 @@ def test_a_file_that_can_not_be_read_is_a_problem_and_not_an_empty_one(tmp_path:
         assert rules.problem()
         with pytest.raises(LastingRulesError):
             rules.add("/a", [StoredRule("bash", "x")])
+
+
+def test_a_worktree_has_the_rules_of_its_checkout_that_do_not_weaken_the_sandbox(tmp_path: Path):
+    tree, checkout = str(tmp_path / "tree"), str(tmp_path / "checkout")
+    rules = LastingRules(tmp_path / "rules.json", {tree: checkout, checkout: checkout}.__getitem__)
+    for permission in ("bash", "unsandboxed", "protected_path"):
+        for place in (tree, checkout):
+            rules.add(place, [StoredRule(permission, place)])
+    found = [(one.permission, one.pattern) for one in rules.of(tree)]
+    assert found == [
+        *(("bash", tree), ("unsandboxed", tree), ("protected_path", tree), ("bash", checkout)),
+    ]

@@ -53,6 +53,11 @@ class _RulesFile(Struct, frozen=True, forbid_unknown_fields=True):
     workspaces: dict[str, tuple[StoredRule, ...]] = {}
 
 
+WEAKENING = frozenset({"unsandboxed", "protected_path"})
+"""Permissions that weaken the sandbox. Their rules count for one place only: from a worktree, they
+would reach the checkout that it must not change, and from there, more than the worktree."""
+
+
 class LastingRulesError(Exception):
     """The file can't be used or written; the message says why, as a sentence."""
 
@@ -78,7 +83,14 @@ class LastingRules:
             return ()
         if not kept:
             return ()
-        rules = (one for place in self._places(workspace) for one in kept.get(place, ()))
+        own, *others = self._places(workspace)
+        rules = [*kept.get(own, ())]
+        rules += (
+            one
+            for place in others
+            for one in kept.get(place, ())
+            if one.permission not in WEAKENING
+        )
         return tuple(LastingRule(one.permission, one.pattern, "allow") for one in rules)
 
     def all(self, workspace: str | None = None) -> Mapping[str, tuple[StoredRule, ...]]:

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct, structs
 
+from tiller_daemon.config.lasting_rules import WEAKENING
 from tiller_daemon.policy.rules import PROTECTED_PATH, Verdict, decide, patterns_for_always
 from tiller_daemon.policy.shell.levels import NETWORK, UNSANDBOXED, may_run_outside
 from tiller_daemon.sandbox.level import SandboxLevel
@@ -191,11 +192,8 @@ class Permission(Struct, frozen=True):
         )
 
     def _place(self, requirement: Requirement) -> str:
-        """Return for which place a lasting rule is stored: in a worktree, for its checkout.
-
-        But what can't reach far from a worktree may reach everything from the checkout.
-        """
-        if requirement.permission in (UNSANDBOXED, PROTECTED_PATH):
+        """Return for which place a lasting rule is stored: in a worktree, for its checkout."""
+        if requirement.permission in WEAKENING:
             return self.workspace
         return self.checkout_of(self.workspace)
 
