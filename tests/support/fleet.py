@@ -20,6 +20,9 @@ from support.slow_link import SlowLink
 from tiller_client.fleet.gateway import gateway_directory
 
 TIMEOUT_S = 30.0
+COMMAND_S = 120.0
+"""Longest time that a command may take; one whose broker has just been killed waits for it."""
+
 GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@example.invalid")
 
 
@@ -152,7 +155,7 @@ class Host:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=TIMEOUT_S,
+            timeout=COMMAND_S,
             check=False,
         )
 
