@@ -181,6 +181,7 @@ class DaemonConnection:
                 raise RejectedError(answer)
             case Accepted(result=HelloResult() as hello):
                 self.hello, self._searches_model = hello, hello.searches_model
+                self._daemon.was_greeted = True
                 if not self.is_remote:
                     DaemonConnection.latest = self
             case _:

@@ -19,7 +19,7 @@ from tiller_client.errors import NoAnswer, NoDaemon
 from tiller_protocol.places import Places
 
 if TYPE_CHECKING:
-    from tiller_client.connecting.remote import RemoteDaemon
+    from tiller_client.connecting.linked import LinkedDaemon
 
 CONNECT_DEADLINE_S = 15.0
 """Longest wait until a starting daemon listens, or a stopping daemon ends."""
@@ -37,6 +37,8 @@ class LocalDaemon:
     """Longest wait for the token of a listening daemon."""
     is_remote = False
     """Whether the daemon is reached over a network, which may take long."""
+    was_greeted = False
+    """Whether the daemon has answered this process before."""
     program = "tiller"
     """The first words of a command line for this daemon."""
     restart = "once no turn is running, run: tiller daemon restart"
@@ -94,6 +96,6 @@ class LocalDaemon:
         )
 
 
-def daemon_at(places: Places, environ: Mapping[str, str]) -> "LocalDaemon | RemoteDaemon":
+def daemon_at(places: Places, environ: Mapping[str, str]) -> "LocalDaemon | LinkedDaemon":
     """The daemon with these places: a known remote daemon, or one on this machine."""
     return known_remote(places) or LocalDaemon(places, environ)

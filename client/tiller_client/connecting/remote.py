@@ -8,21 +8,15 @@ that the next verb is quick. If the connection breaks, the next use makes a new 
 
 import contextlib
 import json
-import os
-import posixpath
 import shlex
 import subprocess
 import sys
 import tempfile
-import threading
-import time
-import zlib
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NamedTuple, cast
 
+from tiller_client.connecting.linked import Address, LinkedDaemon
 from tiller_client.connecting.runtime import check_runtime
-from tiller_client.connecting.silence import Silence
 from tiller_client.errors import (
     HostKeyRefused,
     LinkLost,
@@ -42,18 +36,6 @@ ALIVE_S, ALIVE_MAX = 5, 3
 
 CONNECT_S = 10
 """Longest wait until the other machine accepts the connection."""
-
-GREETING_S = 5.0
-"""Longest wait for the greeting on a forwarded socket, where ssh accepts before the daemon does."""
-
-LINK_DEADLINE_S = 600.0
-"""How long to retry after a connection was lost, as in a train's tunnel or during a reboot."""
-
-RETRY_S = 1.0
-
-DIRECTORY_BYTES_MAX = 70
-"""Longest path of the directory: ssh's socket has a path that is 19 bytes longer, and macOS allows
-103 bytes."""
 
 CONTROL_SOCKET = "c"
 KNOWN_FILE = "far.json"
@@ -77,13 +59,6 @@ SSH_VARIABLE = "TILLER_SSH"
 """The command to use instead of `ssh`, with its options, like git's GIT_SSH_COMMAND."""
 
 
-class Address(NamedTuple):
-    """The user's home on the far machine, and the far daemon's token."""
-
-    home: str
-    token: str
-
-
 class _Asked(NamedTuple):
     """The user's home on the far machine, and the command that reads the token there."""
 
@@ -91,95 +66,20 @@ class _Asked(NamedTuple):
     process: "subprocess.Popen[bytes]"
 
 
-class RemoteDaemon:
-    """A daemon on another machine, with the methods of `LocalDaemon`; for any thread."""
+class RemoteDaemon(LinkedDaemon):
+    """A daemon on another machine, through ssh."""
 
-    greeting_s = GREETING_S
-    token_deadline_s = float(CONNECT_S)
-    is_remote = True
+    kind = "ssh"
 
     def __init__(
         self, destination: str, local: Places, label: str = "", *, asks: bool = True
     ) -> None:
-        """Do not connect yet; `local` are the user's places on this machine.
-
-        `label` is the user's name for the `destination`. Unless it `asks`, ssh fails where it would
-        ask for a password.
-        """
-        self.destination = destination
-        self.host = label or destination
+        """Unless it `asks`, ssh fails where it would ask for a password."""
+        super().__init__(destination, local, label)
         self._asks = asks
-        self.program = f"tiller --host {self.host}"
         self.restart = (
             f"install the same version on both machines, then run: {self.program} daemon restart"
         )
-        directory = local.runtime.with_name(
-            f"tiller-ssh-{zlib.crc32(os.fsencode(destination)):08x}"
-        )
-        if len(os.fsencode(directory)) > DIRECTORY_BYTES_MAX:
-            digest = zlib.crc32(os.fsencode(directory))
-            directory = Path(f"/tmp/tiller-{os.getuid()}-ssh-{digest:08x}")  # noqa: S108 - its owner and mode are checked
-        # The state stays on that machine; the state here belongs to another daemon.
-        self.places = local._replace(state=directory, runtime=directory)
-        self._address: Address | None = None
-        self._is_token_used = False
-        self._lock = threading.Lock()
-
-    def home(self) -> str:
-        """Return the user's home on the far machine; first connects and starts the daemon there."""
-        if self._address is None:
-            self._link(may_start=True)
-        assert self._address
-        return self._address.home
-
-    def path(self, argument: str) -> str:
-        """Convert an argument to a path on the far machine; relative paths start at the home."""
-        return posixpath.normpath(posixpath.join(self.home(), argument))
-
-    def token(self) -> str:
-        """Return the daemon's token; calls after the first read it again, as it may be new."""
-        if self._address is None or self._is_token_used:
-            self._link(may_start=False)
-        assert self._address
-        self._is_token_used = True
-        return self._address.token
-
-    def reach(
-        self,
-        connect: Callable[[], bool],
-        *,
-        may_start: bool,
-        only_crashed: bool = False,  # noqa: ARG002 - the far daemon's token can't be seen
-    ) -> None:
-        """Return once `connect` succeeds; retry for some minutes if a connection was lost.
-
-        If an earlier verb has left a link, this process connects while it asks for the token.
-        """
-        was_linked, was_said = self._address is not None, False
-        if not was_linked and (asked := self._ask_token()):
-            is_connected = connect()
-            self._take_token(asked)
-            if is_connected and self._address:
-                return
-        deadline = time.monotonic() + LINK_DEADLINE_S
-        while not connect():
-            try:
-                self._link(may_start=may_start)
-                if connect():
-                    break
-                problem: TillerError = NoAnswer(
-                    f"the daemon on {self.host} runs, but does not answer over ssh; check whether "
-                    "sshd there forbids forwarding (AllowStreamLocalForwarding or "
-                    "AllowTcpForwarding in its sshd_config)"
-                )
-            except LinkLost as error:
-                problem = error
-            if not was_linked or time.monotonic() > deadline:
-                raise problem
-            if not was_said and Silence.say is not None:
-                Silence.say(f"{problem}; trying again")
-                was_said = True
-            time.sleep(RETRY_S)
 
     def run_there(self, words: Sequence[str]) -> int:
         """Run a command line on the far machine, with this terminal; return its exit status."""
@@ -193,39 +93,42 @@ class RemoteDaemon:
             raise NotInstalled(self._not_installed())
         return status
 
-    def _link(self, *, may_start: bool) -> None:
+    def _make_link(self, *, may_start: bool) -> Address:
         """Forward the far daemon's sockets; with `may_start`, start the daemon if needed."""
-        with self._lock:
-            self._make_directory()
-            action = "start" if may_start else "status"
-            status = self._far_json(["daemon", action, "--json", "--link"])
-            if status.get("type") == "rejected":
-                raise TillerError(f"on {self.host}: {status.get('message')}")
-            if status.get("type") == "unreachable":
-                raise TillerError(f"on {self.host}: {status.get('problem')}")
-            if "token_file" not in status:
-                raise NotInstalled(
-                    f"the tiller on {self.host} is too old for --host: upgrade it there"
-                )
-            if status.get("type") == "not_running":
-                raise NoDaemon(
-                    f"no daemon is running on {self.host}; start one with: "
-                    f"{self.program} daemon start"
-                )
-            far_ops, far_events = (
-                str(status[name]).replace(":", r"\:") for name in ("ops_socket", "events_socket")
+        action = "start" if may_start else "status"
+        status = self._far_json(["daemon", action, "--json", "--link"])
+        if status.get("type") == "rejected":
+            raise TillerError(f"on {self.host}: {status.get('message')}")
+        if status.get("type") == "unreachable":
+            raise TillerError(f"on {self.host}: {status.get('problem')}")
+        if "token_file" not in status:
+            raise NotInstalled(f"the tiller on {self.host} is too old for --host: upgrade it there")
+        if status.get("type") == "not_running":
+            raise NoDaemon(
+                f"no daemon is running on {self.host}; start one with: {self.program} daemon start"
             )
-            forwards = (
-                f"-L{self.places.runtime / OPS_SOCKET}:{far_ops}",
-                f"-L{self.places.runtime / EVENTS_SOCKET}:{far_events}",
-            )
-            self._run(["-O", "forward", *forwards, self.destination])
-            self._address = Address(str(status["home"]), str(status["token"]))
-            self._is_token_used = False
-            far = {name: status[name] for name in ("home", "token_file")}
-            known = self.places.runtime / KNOWN_FILE
-            known.touch(mode=0o600)
-            known.write_text(json.dumps(far), encoding="ascii")
+        far_ops, far_events = (
+            str(status[name]).replace(":", r"\:") for name in ("ops_socket", "events_socket")
+        )
+        forwards = (
+            f"-L{self.places.runtime / OPS_SOCKET}:{far_ops}",
+            f"-L{self.places.runtime / EVENTS_SOCKET}:{far_events}",
+        )
+        self._run(["-O", "forward", *forwards, self.destination])
+        far = {name: status[name] for name in ("home", "token_file")}
+        known = self.places.runtime / KNOWN_FILE
+        known.touch(mode=0o600)
+        known.write_text(json.dumps(far), encoding="ascii")
+        return Address(str(status["home"]), str(status["token"]))
+
+    def _use_link(self, connect: Callable[[], bool]) -> bool:
+        """Connect over a link that an earlier verb left, while ssh asks for the token."""
+        asked = self._ask_token()
+        if asked is None:
+            return False
+        is_connected = connect()
+        self._take_token(asked)
+        return is_connected and self._address is not None
 
     def _ask_token(self) -> _Asked | None:
         """Ask for the token over a link that an earlier verb left, or return `None`.
@@ -332,9 +235,12 @@ class RemoteDaemon:
             *(word for name, text in options.items() for word in ("-o", f"{name}={text}")),
         ]
 
-    def _make_directory(self) -> None:
-        self.places.runtime.mkdir(parents=True, exist_ok=True, mode=0o700)
-        check_runtime(self.places.runtime)
+    def _no_answer(self) -> TillerError:
+        return NoAnswer(
+            f"the daemon on {self.host} runs, but does not answer over ssh; check whether sshd "
+            "there forbids forwarding (AllowStreamLocalForwarding or AllowTcpForwarding in its "
+            "sshd_config)"
+        )
 
     def _not_installed(self) -> str:
         return (

@@ -15,7 +15,7 @@ from tiller_client.program_name import use_host
 from tiller_protocol.places import LOCK_FILE, STATE_LOCK_FILE, TOKEN_FILE, Places, find_places
 
 if TYPE_CHECKING:
-    from tiller_client.connecting.remote import RemoteDaemon
+    from tiller_client.connecting.linked import LinkedDaemon
 
 TOKEN_BYTES_MAX = 4096
 """Far more than a token needs."""
@@ -28,31 +28,31 @@ STDIN = 0
 FOR_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 """The permissions of everyone but the owner."""
 
-_chosen: list["RemoteDaemon"] = []
+_chosen: list["LinkedDaemon"] = []
 """Holds the remote daemon that this process uses by default, if it uses one."""
 
-_known: dict[Places, "RemoteDaemon"] = {}
+_known: dict[Places, "LinkedDaemon"] = {}
 """The remote daemons that this process may connect to, by their places."""
 
 
-def choose_remote(daemon: "RemoteDaemon") -> None:
+def choose_remote(daemon: "LinkedDaemon") -> None:
     """From now on, let `my_places` return this daemon's places."""
     know_remote(daemon)
     _chosen.append(daemon)
     use_host(daemon.host)
 
 
-def know_remote(daemon: "RemoteDaemon") -> None:
+def know_remote(daemon: "LinkedDaemon") -> None:
     """From now on, let connections to this daemon's places use it."""
     _known[daemon.places] = daemon
 
 
-def known_remote(places: Places) -> "RemoteDaemon | None":
+def known_remote(places: Places) -> "LinkedDaemon | None":
     """The remote daemon with these places, or `None` if they are on this machine."""
     return _known.get(places)
 
 
-def chosen_remote() -> "RemoteDaemon | None":
+def chosen_remote() -> "LinkedDaemon | None":
     """The remote daemon that this process uses, or `None`."""
     return _chosen[0] if _chosen else None
 
