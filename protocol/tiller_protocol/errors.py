@@ -9,6 +9,7 @@ from tiller_protocol.doc import doc
 RejectionCode = Literal[
     "bad_message",
     "unauthorized",
+    "forbidden",
     "unsupported_protocol",
     "not_found",
     "busy",

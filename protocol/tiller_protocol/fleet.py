@@ -7,13 +7,13 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from tiller_protocol.places import HOST_LABEL
+from tiller_protocol.places import FLEET_HOST
 
 SLOTS_MAX = 1000
 """More sessions than any machine runs at once."""
 
-Name = Annotated[str, Meta(pattern=HOST_LABEL.replace("_.-", "_-"))]
-"""The name of a host or a label. It is one token of a NATS subject, so it has no dot."""
+Name = Annotated[str, Meta(pattern=FLEET_HOST)]
+"""The name of a host or a label."""
 
 
 class Fleet(Struct, frozen=True, forbid_unknown_fields=True):

@@ -56,19 +56,22 @@ class OpTraits(Struct, frozen=True):
     """Whether a repeat may take effect again. Answers to other ops of sessions are stored."""
     needs_model: bool = False
     """Whether the daemon searches for a model before it answers, if none is configured."""
+    only_reads: bool = False
+    """Whether the op only tells what is there; see `only_reads`."""
 
 
 _ABOUT_DAEMON = OpTraits("daemon", is_repeatable=True)
-_QUERY = OpTraits("queries", is_repeatable=True)
+_ABOUT_DAEMON_ONLY_READS = structs.replace(_ABOUT_DAEMON, only_reads=True)
+_QUERY = OpTraits("queries", is_repeatable=True, only_reads=True)
 _QUERY_OF_LOG = structs.replace(_QUERY, needs_configuration=False)
 _OF_SESSION = OpTraits("sessions")
 
 OPS: Mapping[type[Op], OpTraits] = {
-    Hello: _ABOUT_DAEMON,
-    Catalog: _ABOUT_DAEMON,
-    Project: _ABOUT_DAEMON,
+    Hello: _ABOUT_DAEMON_ONLY_READS,
+    Catalog: _ABOUT_DAEMON_ONLY_READS,
+    Project: _ABOUT_DAEMON_ONLY_READS,
     McpLogin: _ABOUT_DAEMON,
-    DaemonStatus: _ABOUT_DAEMON,
+    DaemonStatus: _ABOUT_DAEMON_ONLY_READS,
     LentFile: structs.replace(_ABOUT_DAEMON, needs_configuration=False),
     Shutdown: structs.replace(_ABOUT_DAEMON, needs_configuration=False),
     SessionList: _QUERY_OF_LOG,
@@ -97,7 +100,7 @@ OPS: Mapping[type[Op], OpTraits] = {
     Revert: OpTraits("sessions", starts="other_work", needs_rest=True),
     Unrevert: OpTraits("sessions", needs_rest=True),
     RuleRevoke: _OF_SESSION,
-    WorktreeList: OpTraits("sessions", is_repeatable=True),
+    WorktreeList: OpTraits("sessions", is_repeatable=True, only_reads=True),
     WorktreeLand: _OF_SESSION,
     WorktreeRemove: _OF_SESSION,
     WorktreeRestore: _OF_SESSION,
@@ -110,3 +113,19 @@ def traits_of(op: AnyOp) -> OpTraits:
     if isinstance(op, QueueEdit) and op.action != "promote":
         return _OF_SESSION
     return OPS[type(op)]
+
+
+def only_reads(op: AnyOp) -> bool:
+    """Whether an op changes nothing, starts no program, and asks no other server.
+
+    So it does no harm if it comes from somebody who may look at sessions, and nothing else.
+    """
+    match op:
+        case Catalog():
+            return not (op.start_servers or op.ask or op.offers)
+        case Project():
+            return op.trust is None
+        case Replay():
+            return not op.focus  # which keeps notifications from the user
+        case _:
+            return traits_of(op).only_reads

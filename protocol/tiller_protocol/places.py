@@ -35,10 +35,16 @@ HOST_LABEL_EXPECTED = (
 )
 """The name of a host. Without a colon, because a colon stands between it and an id."""
 
-DESTINATION = r"^(?!-)[^\s\x00-\x1f\x7f]+\Z"
+FLEET_PREFIX = "fleet:"
+"""Begins a destination that is a host of the fleet; its name follows."""
+
+FLEET_HOST = HOST_LABEL.replace("_.-", "_-")
+"""The name of a host of the fleet. It is one token of a NATS subject, so it has no dot."""
+
+DESTINATION = rf"^(?!-)(?!{FLEET_PREFIX}(?!{FLEET_HOST[1:]}))[^\s\x00-\x1f\x7f]+\Z"
 DESTINATION_EXPECTED = (
     'expected a destination for ssh, such as "me@box", that is not empty, has no spaces and does '
-    "not begin with `-`"
+    'not begin with `-`, or a host of the fleet, such as "fleet:box"'
 )
 """What ssh gets as its destination. One that begins with `-` would be an option for ssh."""
 

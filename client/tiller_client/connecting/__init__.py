@@ -2,7 +2,8 @@
 
 `runtime.py` finds out where the daemon's sockets are, `daemons.py` reaches the daemon on this
 machine, and `starting.py` starts it. `remote.py` reaches a daemon on another machine through ssh,
-`hosts.py` reads which machines have names, and `fan_out.py` asks several of them at the same time.
+and `fleet_daemon.py` over a fleet; `linked.py` has what both do. `hosts.py` reads which machines
+have names, and `fan_out.py` asks several of them at the same time.
 `connection.py` submits ops, and `pool.py` shares connections between threads. `nng_pipe.py` speaks
 nng's wire format itself, because importing pynng is slow. If the daemon does not answer,
 `silence.py` tells the user what the verb waits for.

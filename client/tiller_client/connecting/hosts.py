@@ -13,13 +13,14 @@ from tiller_protocol.places import (
     CONFIG_FILE,
     DESTINATION,
     DESTINATION_EXPECTED,
+    FLEET_PREFIX,
     HOST_LABEL,
     HOST_LABEL_EXPECTED,
     Places,
 )
 
 if TYPE_CHECKING:
-    from tiller_client.connecting.remote import RemoteDaemon
+    from tiller_client.connecting.linked import LinkedDaemon
 
 TABLE = "hosts"
 
@@ -37,7 +38,7 @@ class Host(NamedTuple):
     label: str
     """The name in the configuration; empty for the daemon that a verb without `--all` uses."""
     destination: str
-    """The destination for ssh; empty for this machine."""
+    """The destination for ssh, or a host of the fleet; empty for this machine."""
     places: Places
 
 
@@ -54,13 +55,11 @@ def configured_hosts() -> list[Host]:
     return [own, *(_host(*entry, local) for entry in read_hosts(local.config).items())]
 
 
-def remote_daemon(word: str, *, only_label: bool = False) -> "RemoteDaemon":
-    """Return the daemon on the host with this label, or with this destination for ssh.
+def remote_daemon(word: str, *, only_label: bool = False) -> "LinkedDaemon":
+    """Return the daemon on the host with this label, or with this destination.
 
     With `only_label`, raise `UsageError` if the configuration has no such label.
     """
-    from tiller_client.connecting.remote import RemoteDaemon  # few users have hosts
-
     local = my_places()
     known = read_hosts(local.config) if re.search(HOST_LABEL, word) else {}
     if only_label and word not in known:
@@ -69,7 +68,7 @@ def remote_daemon(word: str, *, only_label: bool = False) -> "RemoteDaemon":
             f"there is no host {word!r} in the table [{TABLE}] of "
             f"{local.config / CONFIG_FILE}; {names}"
         )
-    return RemoteDaemon(known.get(word, word), local, word if word in known else "")
+    return _daemon(known.get(word, word), local, word if word in known else "")
 
 
 def read_hosts(directory: Path) -> dict[str, str]:
@@ -109,11 +108,20 @@ def read_hosts(directory: Path) -> dict[str, str]:
 
 
 def _host(label: str, destination: str, local: Places) -> Host:
-    from tiller_client.connecting.remote import RemoteDaemon
-
-    daemon = RemoteDaemon(destination, local, label, asks=False)
+    daemon = _daemon(destination, local, label, asks=False)
     know_remote(daemon)
     return Host(label, destination, daemon.places)
+
+
+def _daemon(destination: str, local: Places, label: str, *, asks: bool = True) -> "LinkedDaemon":
+    # Few users have hosts.
+    if destination.startswith(FLEET_PREFIX):
+        from tiller_client.connecting.fleet_daemon import FleetDaemon
+
+        return FleetDaemon(destination, local, label)
+    from tiller_client.connecting.remote import RemoteDaemon
+
+    return RemoteDaemon(destination, local, label, asks=asks)
 
 
 def _problem(path: Path, text: str, label: str, problem: str) -> str:

@@ -38,7 +38,7 @@ class NngPipe:
         self.greeted = False
         self._peer = peer
         self._received = bytearray()
-        self._unsent = bytearray(_greeting(own))
+        self._unsent = bytearray(greeting(own))
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._socket.settimeout(0)
@@ -98,7 +98,7 @@ class NngPipe:
     def _check_greeting(self) -> bool:
         if len(self._received) < GREETING_BYTES:
             return False
-        if not self._received.startswith(_greeting(self._peer)):
+        if not self._received.startswith(greeting(self._peer)):
             raise TillerError(
                 "the process on the daemon's socket does not speak nng's protocol; "
                 "stop that process and try again"
@@ -124,5 +124,6 @@ class NngPipe:
         return messages
 
 
-def _greeting(protocol: int) -> bytes:
+def greeting(protocol: int) -> bytes:
+    """What a side of a connection sends first; `protocol` is the number of its own socket."""
     return b"\0SP\0" + protocol.to_bytes(2, "big") + b"\0\0"

@@ -2,20 +2,23 @@
 # pyright: reportUnknownArgumentType=false
 """The connection to NATS, with its errors as sentences, and messages of any size.
 
-A message that is larger than the servers allow goes in parts, in order, to the same subject; only
-the last part has no header `PART_HEADER`. NATS keeps the order of one sender's messages.
+A message that is larger than the servers allow goes in parts, in order, to the same subject. NATS
+keeps the order of one sender's messages, but a part may get lost with a connection.
 """
 
 import asyncio
 import os
+import re
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from typing import NamedTuple
 
 import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.errors import Error, MaxPayloadError, NoRespondersError
+from nats.aio.subscription import Subscription
+from nats.errors import Error, MaxPayloadError, SlowConsumerError
 from nats.js import JetStreamContext
 from nats.js.api import (
     DiscardPolicy,
@@ -29,7 +32,8 @@ from nats.js.errors import APIError, NoStreamResponseError, NotFoundError, Servi
 
 from tiller_client.errors import LinkLost, NoDaemon, TillerError, UsageError
 from tiller_client.fleet import names
-from tiller_client.fleet.sealing import Sealing, sealing_of
+from tiller_client.fleet.parts import Parts, split
+from tiller_client.fleet.sealing import NotOurs, Sealing, sealing_of
 from tiller_protocol.codec import MESSAGE_BYTES_MAX
 from tiller_protocol.fleet import Fleet
 
@@ -57,17 +61,30 @@ DUPLICATES_S = 120.0
 OVERHEAD_BYTES = 4096
 """Room for headers and encryption in each message."""
 
-PART_HEADER = "Tiller-Part"
-"""Marks all parts of a message except the last one."""
-
-PARTS_PENDING_MAX = 64
-"""How many incomplete messages are kept; the oldest one is dropped."""
+NOT_OURS_HEADER = "Tiller-Not-Ours"
+"""In an empty answer: the request is not encrypted with the team's key."""
 
 Handler = Callable[[bytes], Awaitable[bytes]]
+
+_REFUSED_SUBJECT = re.compile(
+    r'permissions violation for (?:publish|subscription) to "([^"]+)"', re.IGNORECASE
+)
 
 
 class HostAway(NoDaemon):
     """No gateway of that host is connected."""
+
+
+class Forbidden(UsageError):
+    """The servers don't permit it with these credentials."""
+
+
+class _Request(NamedTuple):
+    """A request that waits for its answer."""
+
+    subject: str
+    arrived: "asyncio.Queue[Msg | Forbidden | None]"
+    """Parts of the answer, or why there is none; `None`: send the request again."""
 
 
 class Broker:
@@ -86,8 +103,13 @@ class Broker:
         self.sealing: Sealing = sealing_of(settings.key)
         self.reconnected = asyncio.Event()
         """Set when a lost connection is there again; messages may be missing."""
+        self.missed: list[Callable[[], None]] = []
+        """Called when messages may be missing: after a lost connection, or if we were too slow."""
+        self._requests: set[_Request] = set()
+        self._forbidden: dict[str, Forbidden] = {}
+        """By subject, what the servers have refused on this connection."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._parts: dict[str, list[bytes]] = {}
+        self._parts = Parts()
         self._last_error = self._problem = ""
         """The last failure of the connection, and the last refusal by the server."""
 
@@ -191,34 +213,62 @@ class Broker:
             return TillerError(f"{_shown(self._settings)} refuses: {error.description}")
         return LinkLost(f"{_shown(self._settings)} does not answer: {str(error) or 'timeout'}")
 
+    def unreachable(self) -> TillerError:
+        """The error about a connection that is lost."""
+        return _not_connected(self._settings, self._last_error or "the connection was lost")
+
     async def request(self, host: str, subject: str, data: bytes) -> bytes:
         """Send a request to a host and return its answer, however long that takes.
 
-        Until the answer comes, the request is sent again from time to time. Raises `HostAway` if no
-        gateway listens there, `LinkLost` without a connection.
+        Until the answer comes, the request is sent again from time to time, and when a lost
+        connection is there again. Raises `HostAway` if no gateway listens there, `LinkLost` without
+        a connection, `Forbidden`, or `NotOurs` if the host has another key.
         """
         inbox = self.nc.new_inbox()
-        answers = await self.nc.subscribe(inbox)
-        parts: list[bytes] = []
+        request = _Request(subject, asyncio.Queue())
+
+        async def take(message: Msg) -> None:
+            request.arrived.put_nowait(message)
+
+        answers: Subscription | None = None
+        self._requests.add(request)
         try:
+            answers = await self.nc.subscribe(inbox, cb=take)
             while True:
                 await self.send(subject, data, reply=inbox)
-                with suppress(asyncio.TimeoutError):
-                    while True:
-                        message = await answers.next_msg(REQUEST_S)
-                        if message.headers and message.headers.get("Status") == "503":
-                            raise HostAway(f"no gateway of the host {host} is connected")
-                        parts.append(message.data)
-                        if not (message.headers and PART_HEADER in message.headers):
-                            return self.sealing.open(subject, b"".join(parts))
-                if not self.nc.is_connected:
-                    raise LinkLost(f"{_shown(self._settings)} can't be reached")
-                parts.clear()
-        except NoRespondersError:
-            raise HostAway(f"no gateway of the host {host} is connected") from None
+                answer = await self._answer_to(request, host)
+                if answer is not None:
+                    return answer
+        except Error as error:
+            raise self.explained(error) from None
         finally:
-            with suppress(Error):
-                await answers.unsubscribe()
+            self._requests.discard(request)
+            if answers:
+                with suppress(Error):
+                    await answers.unsubscribe()
+
+    async def _answer_to(self, request: _Request, host: str) -> bytes | None:
+        """Wait for an answer; return `None` if the request is to be sent again."""
+        subject = request.subject
+        while True:
+            try:
+                message = await asyncio.wait_for(request.arrived.get(), REQUEST_S)
+            except TimeoutError:
+                if self.nc.is_connected:
+                    return None
+                raise self.unreachable() from None
+            if message is None or isinstance(message, Forbidden):
+                if message:
+                    raise message
+                return None
+            headers = message.headers or {}
+            if headers.get("Status") == "503":
+                raise HostAway(f"no gateway of the host {host} is connected")
+            if NOT_OURS_HEADER in headers:
+                raise NotOurs(f"{host} has another key of the team; give all hosts the same file")
+            whole = self._assembled(message)
+            if whole is not None:
+                return self.sealing.open(subject, whole)
 
     async def serve(self, subject: str, handler: Handler) -> None:
         """From now on, answer requests to a subject; `handler` must not raise."""
@@ -232,11 +282,34 @@ class Broker:
 
         await self.nc.subscribe(subject, cb=take)
 
+    async def hear(self, subject: str, handler: Callable[[bytes], None]) -> Subscription:
+        """From now on, call `handler` with each message to a subject, in order.
+
+        Content that is not encrypted for us is dropped.
+        """
+
+        async def take(message: Msg) -> None:
+            whole = self._assembled(message)
+            if whole is not None:
+                with suppress(NotOurs):
+                    handler(self.sealing.open(subject, whole))
+
+        return await self.nc.subscribe(subject, cb=take)
+
+    def check_permitted(self, *subjects: str) -> None:
+        """Raise `Forbidden` if the servers have refused one of these; ask them something before."""
+        for subject in subjects:
+            if problem := self._forbidden.get(subject.lower()):
+                raise problem
+
     async def _answer(self, subject: str, reply: str, data: bytes, handler: Handler) -> None:
         with suppress(TillerError, Error):
-            # Content that is not encrypted for us gets no answer: its sender is not of the team.
-            answer = await handler(self.sealing.open(subject, data))
-            await self.send(reply, answer, sealed_for=subject)
+            try:
+                answer = await handler(self.sealing.open(subject, data))
+            except NotOurs:
+                await self.nc.publish(reply, headers={NOT_OURS_HEADER: "1"})
+            else:
+                await self.send(reply, answer, sealed_for=subject)
 
     async def send(
         self,
@@ -249,11 +322,8 @@ class Broker:
     ) -> None:
         """Publish content, encrypted and in parts if need be; nobody acknowledges it."""
         data = self.sealing.seal(sealed_for or subject, data)
-        size = self.part_bytes
-        for begin in range(0, len(data) or 1, size):
-            is_last = begin + size >= len(data)
-            more = {**(headers or {}), **({} if is_last else {PART_HEADER: "1"})}
-            await self.nc.publish(subject, data[begin : begin + size], reply, headers=more or None)
+        for part, more in split(data, self.part_bytes):
+            await self.nc.publish(subject, part, reply, headers={**(headers or {}), **more} or None)
 
     @property
     def part_bytes(self) -> int:
@@ -262,24 +332,37 @@ class Broker:
 
     def _assembled(self, message: Msg) -> bytes | None:
         """Return the whole message once its last part has come."""
-        parts = self._parts.pop(message.reply, [])
-        parts.append(message.data)
-        if not (message.headers and PART_HEADER in message.headers):
-            return b"".join(parts)
-        if sum(map(len, parts)) <= 2 * MESSAGE_BYTES_MAX:
-            self._parts[message.reply] = parts
-        while len(self._parts) > PARTS_PENDING_MAX:
-            del self._parts[next(iter(self._parts))]
-        return None
+        place = (message.subject, message.reply)
+        return self._parts.add(place, message.headers or {}, message.data)
 
     async def _note(self, error: Exception) -> None:
         text = self._last_error = str(error) or repr(error)
+        if isinstance(error, SlowConsumerError):
+            self._tell_missed()
         if "permissions violation" in text.lower() or "authorization" in text.lower():
             self._problem = text.removeprefix("nats: ")
+        if found := _REFUSED_SUBJECT.search(text):
+            self._forbid(found[1].lower())
+
+    def _forbid(self, subject: str) -> None:
+        """Note that the servers have refused a subject, in small letters."""
+        problem = Forbidden(f"{_shown(self._settings)} refuses: {self._problem}")
+        self._forbidden[subject] = problem
+        for request in self._requests:
+            if request.subject.lower() == subject:
+                request.arrived.put_nowait(problem)
 
     async def _reconnected(self) -> None:
         self._parts.clear()
+        self._forbidden.clear()
         self.reconnected.set()
+        for request in self._requests:
+            request.arrived.put_nowait(None)
+        self._tell_missed()
+
+    def _tell_missed(self) -> None:
+        for call in self.missed:
+            call()
 
 
 def is_full(error: BaseException) -> bool:

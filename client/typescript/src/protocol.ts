@@ -1938,7 +1938,7 @@ export interface Rejected {
   /** Id of the submission; empty if the id was unreadable. */
   submission_id: string;
   /** The reason, for programs. */
-  code: "already_resolved" | "bad_message" | "busy" | "conflict" | "empty_input" | "expected_turn_mismatch" | "internal" | "invalid_settings" | "no_active_turn" | "not_found" | "overloaded" | "shutting_down" | "too_large" | "turn_not_steerable" | "unauthorized" | "unavailable" | "unsupported_protocol" | "worktree";
+  code: "already_resolved" | "bad_message" | "busy" | "conflict" | "empty_input" | "expected_turn_mismatch" | "forbidden" | "internal" | "invalid_settings" | "no_active_turn" | "not_found" | "overloaded" | "shutting_down" | "too_large" | "turn_not_steerable" | "unauthorized" | "unavailable" | "unsupported_protocol" | "worktree";
   /** The reason in whole sentences, for people. */
   message: string;
   /** Details for `code`, such as the rejected input. */
