@@ -18,8 +18,11 @@ from tiller_client.fleet.agent import Agent
 from tiller_client.fleet.broker import Broker
 from tiller_client.fleet.dispatcher import Dispatcher
 from tiller_client.fleet.guard import Guard, clock
+from tiller_client.fleet.inbox import Inbox
 from tiller_client.fleet.lease import Lease
-from tiller_client.fleet.publisher import Publisher
+from tiller_client.fleet.publications import Publications
+from tiller_client.fleet.publisher import Publisher, is_delta
+from tiller_client.fleet.reception import Reception
 from tiller_client.fleet.records import HostInfo, decode_host, encode
 from tiller_client.fleet.repositories import Repositories
 from tiller_client.fleet.table import Bucket, Conflict, Unavailable
@@ -64,6 +67,7 @@ async def run_gateway(settings: Fleet, places: Places, say: Callable[[str], None
     async with (
         Broker(settings, f"tiller gateway {host}") as broker,
         Client("tiller gateway", places=places) as client,
+        Publications(places) as publications,
     ):
         await broker.prepare()
         buckets = (names.LEASES, names.HOSTS, names.TASKS)
@@ -75,6 +79,15 @@ async def run_gateway(settings: Fleet, places: Places, say: Callable[[str], None
         publisher = Publisher(broker, host, client)
         repositories = Repositories(directory / REPOSITORIES)
         worker = SessionWorker(client, broker, publisher, repositories, guard)
+        reception = Reception(broker, host, client.blocking.pool, publications)
+        inbox = Inbox(broker, host, lease, tables.leases, reception.execute)
+
+        def note(topic: str, body: bytes) -> None:
+            if not is_delta(body):
+                publisher.note(topic)
+                worker.note(topic)
+
+        publications.subscribe(note, publisher.look)
         dispatcher = Dispatcher(
             host,
             settings.labels,
@@ -98,6 +111,8 @@ async def run_gateway(settings: Fleet, places: Places, say: Callable[[str], None
             group.create_task(lease.keep())
             group.create_task(publisher.run())
             group.create_task(dispatcher.run())
+            group.create_task(reception.run())
+            group.create_task(inbox.run())
             if settings.workspace:
                 agent = Agent(broker, host, client, Path(settings.workspace))
                 group.create_task(agent.run())

@@ -14,6 +14,7 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
 
+import msgspec
 from nats.errors import Error
 from nats.js.errors import APIError, NotFoundError
 
@@ -26,6 +27,7 @@ from tiller_client.fleet.table import Unavailable
 from tiller_protocol.answers import ReplayResult, SessionListResult
 from tiller_protocol.codec import encode_event
 from tiller_protocol.events import Event, ItemDelta
+from tiller_protocol.ids import ULID_CHARS
 from tiller_protocol.ops import Replay
 from tiller_protocol.sessions import LIST_LIMIT_MAX, SessionList
 
@@ -50,6 +52,25 @@ class _Position:
     """The stream's number of the subject's last message; 0 if there is none."""
 
 
+class _Body(msgspec.Struct):
+    type: str
+
+
+class _Head(msgspec.Struct):
+    body: _Body
+
+
+_head_of = msgspec.msgpack.Decoder(_Head).decode
+
+
+def is_delta(publication: bytes) -> bool:
+    """Whether a publication is a delta, or no event at all."""
+    try:
+        return _head_of(publication).body.type == "item_delta"
+    except msgspec.DecodeError:
+        return True
+
+
 class Publisher:
     """Publishes the events of one host."""
 
@@ -60,15 +81,21 @@ class Publisher:
         self._positions: dict[str, _Position] = {}
         self._dirty: set[str] = set()
         self._change = asyncio.Event()
+        self._is_due = asyncio.Event()
         self._limit = asyncio.Semaphore(SESSIONS_AT_ONCE)
         self._done = asyncio.Condition()
         self.problem = ""
         """Why nothing can be published at the moment."""
 
     def note(self, session_id: str) -> None:
-        """A session has new events."""
-        self._dirty.add(session_id)
-        self._change.set()
+        """A session has new events. Topics that are no sessions are ignored."""
+        if len(session_id) == ULID_CHARS:
+            self._dirty.add(session_id)
+            self._change.set()
+
+    def look(self) -> None:
+        """Look at all sessions soon, as something may have been missed."""
+        self._is_due.set()
 
     async def flush(self, session_id: str, within_s: float) -> bool:
         """Wait until a session's events up to now are in the stream; false if that takes longer."""
@@ -115,7 +142,9 @@ class Publisher:
                     for one in listed.sessions:
                         if one.head > self._seq(one.session_id):
                             self.note(one.session_id)
-            await asyncio.sleep(WHOLE_S)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._is_due.wait(), WHOLE_S)
+            self._is_due.clear()
 
     async def _replay(self, session_id: str, after: int, limit: int | None = None) -> ReplayResult:
         op = Replay(session_id, after, limit) if limit else Replay(session_id, after)

@@ -192,6 +192,7 @@ class SessionWorker:
         self, task: Task, clone: Path, commit: str, session_id: str, ended: TurnEnded
     ) -> Report:
         """Push the branch or keep it in the broker, keep what was not committed, and report."""
+        worktree = await self._worktree(session_id)  # after this, the clone has its commits
         branch = _branch(task)
         commits = await self._repositories.count(clone, commit, branch)
         target, bundle, patch, problem = branch, "", "", ended.error.message if ended.error else ""
@@ -206,7 +207,6 @@ class SessionWorker:
         if commits and not was_pushed:
             bundle = f"tasks/{task.id}/{task.attempt}.bundle"
             await put_object(self._broker, bundle, await self._bundle(clone, commit, branch))
-        worktree = await self._worktree(session_id)
         if worktree and worktree.changed_files:
             diff = await self._client.ask(SessionDiff(session_id), SessionDiffResult)
             patch = f"tasks/{task.id}/{task.attempt}.diff"
