@@ -138,7 +138,7 @@ class Broker:
                 reconnected_cb=self._reconnected,
             )
         except (TimeoutError, Error, OSError, ValueError) as error:
-            problem = self._last_error or str(error) or repr(error)
+            problem = self._problem or self._last_error or str(error) or repr(error)
             raise _not_connected(settings, problem) from None
         self.nc.options["max_reconnect_attempts"] = -1  # a connection that was once there
         self.js = self.nc.jetstream(timeout=REQUEST_S)
