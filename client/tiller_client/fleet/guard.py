@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -23,6 +24,8 @@ from tiller_protocol.answers import SessionListResult
 from tiller_protocol.ops import Interrupt, SessionList
 
 FILE, LOCK = "guarded.json", "guard.lock"
+
+NAME = "tiller fleet guard"
 
 TICK_S = 1.0
 """How often the guard looks at the file."""
@@ -116,9 +119,11 @@ def _interrupt(sessions: dict[str, str]) -> set[str]:
     """Interrupt the sessions that work; return the submissions that the daemon has answered.
 
     A session that does not work yet is interrupted later, as the answer to a submission is final.
+    Without a daemon, nothing works.
     """
     answered: set[str] = set()
-    with suppress(TillerError), DaemonConnection(my_places(), "tiller fleet guard") as connection:
+    connect = partial(DaemonConnection, my_places(), NAME, may_start=False)
+    with suppress(TillerError), connect() as connection:
         op = SessionList(sessions=tuple(sessions.values()))
         listed = connection.ask(op, SessionListResult).sessions
         busy = {one.session_id for one in listed if one.working_since is not None}
