@@ -144,9 +144,13 @@ def set_host(parser: argparse.ArgumentParser, parsed: argparse.Namespace, host: 
 
 def similar(word: str, known: Sequence[str], similarity_min: float = 0.6) -> str:
     """Return the known word that is most similar to `word`; empty if none is similar."""
-    from difflib import get_close_matches
+    from difflib import SequenceMatcher, get_close_matches
 
-    return next(iter(get_close_matches(word, known, 1, similarity_min)), "")
+    def closeness(one: str) -> tuple[float, int]:
+        # `lgo` is as similar to `logout` as to `log`.
+        return SequenceMatcher(None, one, word).ratio(), -abs(len(one) - len(word))
+
+    return max(get_close_matches(word, known, 3, similarity_min), key=closeness, default="")
 
 
 def require_verb(
