@@ -52,7 +52,9 @@ def _provider(offer: ProviderOffer) -> str:
     lines = [
         f"[providers.{offer.name}]",
         f"api = {_quoted(offer.api)}",
-        f"base_url = {_quoted(offer.base_url)}",
+        f"account = {_quoted(offer.account)}"
+        if offer.account
+        else f"base_url = {_quoted(offer.base_url)}",
     ]
     if offer.api_key_env:
         variable = _quoted(offer.api_key_env)

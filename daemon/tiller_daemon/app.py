@@ -31,6 +31,8 @@ from tiller_daemon.live_parts import LOGINS_FOLDER, QUARANTINE_FOLDER, LiveParts
 from tiller_daemon.lsp.definitions import list_definitions
 from tiller_daemon.lsp.servers import LanguageServers
 from tiller_daemon.memory import tune_memory
+from tiller_daemon.models.accounts.accounts import LoginAccounts
+from tiller_daemon.models.accounts.chatgpt import CHATGPT
 from tiller_daemon.models.recording import forget_recording
 from tiller_daemon.notify.notifier import Notifier
 from tiller_daemon.options import Options
@@ -91,6 +93,9 @@ TRUST_FILE = "trust.json"
 SEARCH_FILE = "search.db"
 """The file with the full-text index of sessions, which is made from the log."""
 
+ACCOUNTS_FOLDER = "accounts"
+"""The folder for the logins at model providers, with their tokens."""
+
 SPILL_FOLDER = "spill"
 
 JOURNALS_FOLDER = "journals"
@@ -121,9 +126,11 @@ async def serve(
             log.warning("quarantined", text=text)
         stack.enter_context(running_fork_server(f"{DAEMON_MARKER}={opened.log_id}"))
         await _restore_files(options.places.state / JOURNALS_FOLDER)
+        accounts = LoginAccounts(options.places.state / ACCOUNTS_FOLDER, os.environ, CHATGPT)
         providers = Providers(
             options.configuration,
             os.environ,
+            accounts,
             options.places.config / CONFIG_FILE,
             options.places.state / CATALOG_FILE,
         )
@@ -143,6 +150,7 @@ async def serve(
         publish = publish_to(transport.publish, search.note, notifier.note, awake.note)
         services = _services(options, opened, publish, live, hooks)
         async with trio.open_nursery() as server_nursery:
+            await server_nursery.start(accounts.run)
             await server_nursery.start(servers.run)
             await server_nursery.start(languages.run)
             await server_nursery.start(hooks.run)
@@ -176,10 +184,11 @@ async def _serve_sessions(
     assert worktrees
     await snapshots.repair()
     await worktrees.recover()
-    server = SubmissionServer(services, supervisor, held.runtime.token, live.providers.survey)
+    providers, token = live.providers, held.runtime.token
+    server = SubmissionServer(services, supervisor, token, providers.survey, providers.log_in)
     async with trio.open_nursery() as session_nursery:
         await session_nursery.start(supervisor.run)
-        session_nursery.start_soon(live.providers.run)
+        session_nursery.start_soon(providers.run)
         newest = await newest_activity(services.log)
         session_nursery.start_soon(snapshots.run, partial(_has_session, services.log), newest)
         session_nursery.start_soon(worktrees.run)
@@ -316,7 +325,8 @@ def _make_private(state: Path) -> None:
     """Create the state directory, or restrict the permissions of an existing one."""
     make_directory(state)
     folders = (
-        SPILL_FOLDER, JOURNALS_FOLDER, SNAPSHOTS_FOLDER, LOGINS_FOLDER, QUARANTINE_FOLDER
+        ACCOUNTS_FOLDER, SPILL_FOLDER, JOURNALS_FOLDER, SNAPSHOTS_FOLDER, LOGINS_FOLDER,
+        QUARANTINE_FOLDER,
     )  # fmt: skip
     files = (CATALOG_FILE, TRUST_FILE, DAEMON_OUTPUT_FILE)
     tighten(state / name for name in ("", *folders, *files))

@@ -1,18 +1,20 @@
-"""The models to choose from: they come from configured providers, well-known keys, local servers.
+"""The models to choose from: from configured providers, accounts, well-known keys, local servers.
 
-A provider whose well-known key variable is set needs no configuration. Servers on this machine are
-searched for only if no configuration and no key gives a default model.
+An account, and a provider whose well-known key variable is set, need no configuration. Servers
+on this machine are searched for only if no configuration, account or key gives a default model.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trio
-from msgspec import Struct, structs
+from msgspec import structs
 
-from tiller_daemon.config import Api, Configuration, Model, Provider
+from tiller_daemon.config import Configuration, Model, Provider
 from tiller_daemon.config.request_options import merge_options
 from tiller_daemon.errors import RejectionError
+from tiller_daemon.models.accounts.accounts import LoginAccounts
 from tiller_daemon.models.base import ModelClient, ModelError
 from tiller_daemon.models.catalog.catalog import Catalog, is_public
 from tiller_daemon.models.catalog.facts import Facts, ModelRef
@@ -20,81 +22,24 @@ from tiller_daemon.models.catalog.listing import Listing
 from tiller_daemon.models.catalog.local_servers import list_local_servers
 from tiller_daemon.models.http.reading_pace import ReadingPace
 from tiller_daemon.models.images import AcceptedInput, LimitedModel
-from tiller_daemon.models.provider import ActiveProvider
+from tiller_daemon.models.provider import DEFAULT_PROVIDERS, ActiveProvider
 from tiller_daemon.models.recording import RecordingModel
 from tiller_daemon.models.redacted import RedactedModel
 from tiller_daemon.processes.environment import is_secret_header
 from tiller_daemon.redaction.text import redact
 from tiller_daemon.session.services import ChosenModel, ModelSurvey
 from tiller_daemon.tools.suggestions import did_you_mean
-from tiller_protocol.catalog import ModelSummary, ProviderOffer, ProviderSummary
+from tiller_protocol.catalog import (
+    Accounts,
+    AccountsResult,
+    ModelSummary,
+    ProviderOffer,
+    ProviderSummary,
+)
 from tiller_protocol.items import Usage
 
-
-class DefaultProvider(Struct, frozen=True):
-    """A provider that needs no configuration when its key is in the environment."""
-
-    variable: str
-    """The environment variable with the key."""
-
-    provider: str
-    """The name of the provider."""
-
-    base_url: str
-    """The provider's base URL."""
-
-    model: str
-    """The default model if this is the first provider with a key."""
-
-    api: Api = "openai_chat"
-    """The provider's API."""
-
-    def chosen_by(self, environ: Mapping[str, str]) -> "DefaultProvider":
-        """Return this provider at the base URL that the user's environment has for it, if any.
-
-        Behind a gateway, the key is the gateway's, and must not go to the provider.
-        """
-        variable, suffix = BASE_URLS.get(self.variable, ("", ""))
-        base_url = environ.get(variable, "").strip().rstrip("/")
-        if not base_url:
-            return self
-        return structs.replace(self, base_url=base_url.removesuffix(suffix) + suffix)
-
-    def settings(self) -> Provider:
-        """Return the settings that would configure this provider."""
-        return Provider(self.api, base_url=self.base_url, api_key_env=self.variable)
-
-
-BASE_URLS = {
-    "OPENAI_API_KEY": ("OPENAI_BASE_URL", ""),
-    "ANTHROPIC_API_KEY": ("ANTHROPIC_BASE_URL", "/v1"),
-}
-"""For variables with keys: the variable with the base URL that the provider's own programs use, and
-what they append to it."""
-
-DEFAULT_PROVIDERS = (
-    DefaultProvider(
-        "OPENAI_API_KEY", "openai", "https://api.openai.com/v1", "gpt-5", "openai_responses"
-    ),
-    DefaultProvider(
-        "ANTHROPIC_API_KEY",
-        "anthropic",
-        "https://api.anthropic.com/v1",
-        "claude-sonnet-5-5",
-        "anthropic_messages",
-    ),
-    DefaultProvider(
-        "OPENROUTER_API_KEY", "openrouter", "https://openrouter.ai/api/v1", "openrouter/auto"
-    ),
-    DefaultProvider(
-        "GEMINI_API_KEY",
-        "gemini",
-        "https://generativelanguage.googleapis.com/v1beta/openai",
-        "gemini-2.5-pro",
-    ),
-)
-"""The providers in order of preference: the first one with a key gives the default model."""
-
+if TYPE_CHECKING:
+    from tiller_daemon.models.accounts.logins import Logins
 
 NO_LISTING_KINDS = frozenset({"not_found", "bad_request"})
 """The errors of a provider that can't list its models, but may well be usable."""
@@ -104,29 +49,32 @@ SECRET_CHARS_MIN = 8
 
 NO_MODEL_MESSAGE = (
     "No model is configured, no well-known key is set, and no local server answers. Do one of "
-    "these: (1) set a key, such as OPENAI_API_KEY, then run `tiller daemon restart` and "
-    "`tiller init`; "
-    "(2) start a local server (Ollama, llama.cpp, LM Studio, vLLM), or name yours in {config}: "
+    "these: (1) use your ChatGPT plan: run `tiller login`; (2) set a key, such as OPENAI_API_KEY, "
+    "then run `tiller daemon restart` and `tiller init`; "
+    "(3) start a local server (Ollama, llama.cpp, LM Studio, vLLM), or name yours in {config}: "
     'model = "local/NAME" and [providers.local] api = "openai_chat", base_url = "http://…/v1"; '
-    "(3) try tiller without a model: run `tiller demo`."
+    "(4) try tiller without a model: run `tiller demo`."
 )
 
 
 class Providers:
     """All providers in use. Context windows and prices are looked up only while `run` is running.
 
-    `config` is the path of the configuration file, for messages. `catalog` is the file in which
-    facts about models are cached, or None.
+    `accounts` are the user's logins. `config` is the path of the configuration file, for messages.
+    `catalog` is the file in which facts about models are cached, or None.
     """
 
     def __init__(
         self,
         configuration: Configuration,
         environ: Mapping[str, str],
+        accounts: LoginAccounts,
         config: Path,
         catalog: Path | None = None,
     ) -> None:
         self._environ = environ
+        self.accounts = accounts
+        self._logins: Logins | None = None
         self._config = config
         self.secret_names = {default.variable for default in DEFAULT_PROVIDERS}
         """The environment variables with keys, including those no longer configured. Commands don't
@@ -146,6 +94,8 @@ class Providers:
         """Apply a new configuration; running turns keep their clients."""
         self._configuration = configuration
         providers = {one.provider: one.settings() for one in self._default_providers}
+        for name in self.accounts.files.names():
+            providers[name] = Provider("openai_responses", account=name)
         providers |= configuration.providers
         self.secret_names |= {p.api_key_env for p in providers.values() if p.api_key_env}
         self._keys_in_environ = {self._environ.get(name, "") for name in self.secret_names}
@@ -158,11 +108,12 @@ class Providers:
         # Running turns may still use these, so they are closed only at the end.
         self._retired += before.values()
         first = next((f"{one.provider}/{one.model}" for one in self._default_providers), None)
-        self._default = configuration.model or first
+        # A user who has logged in wants to use the plan, not the key.
+        self._default = configuration.model or self.accounts.default_model or first
 
     def secret_values(self) -> tuple[str, ...]:
         """Return all keys and secret headers except short ones, the longest first."""
-        values = set(self._keys_in_environ)
+        values = {*self._keys_in_environ, *self.accounts.secrets}
         providers = (*self._active.values(), *self._retired)
         values.update(*(provider.key.secrets for provider in providers))
         values.update(
@@ -180,9 +131,20 @@ class Providers:
         would make a model available.
         """
         missing = [provider.missing_key for provider in self._active.values()]
-        if self._configuration.model is None and not self._default_providers:
+        default = self._configuration.model or self.accounts.default_model
+        if default is None and not self._default_providers:
             missing += (default.variable for default in DEFAULT_PROVIDERS)
         return tuple(dict.fromkeys(name for name in missing if name))
+
+    async def log_in(self, op: Accounts) -> AccountsResult:
+        """List the accounts, log in or log out; see `Logins.handle`."""
+        if self._logins is None:
+            from tiller_daemon.models.accounts.logins import Logins
+
+            self._logins = Logins(
+                self.accounts, self._reconfigure, self._first_model, self._is_taken
+            )
+        return await self._logins.handle(op)
 
     @property
     def has_default(self) -> bool:
@@ -273,7 +235,7 @@ class Providers:
                 )
                 for name in sorted(self._active)
             ),
-            await _list_offers(self._environ) if offers else (),
+            await self._list_offers() if offers else (),
         )
 
     async def aclose(self) -> None:
@@ -283,8 +245,37 @@ class Providers:
 
     def _activate(self, name: str, provider: Provider) -> None:
         self._active[name] = ActiveProvider(
-            name, provider, self._environ, self.secret_names, self._pace
+            name, provider, self._environ, self.secret_names, self._pace, self.accounts
         )
+
+    def _reconfigure(self) -> None:
+        self.configure(self._configuration)
+
+    def _is_taken(self, name: str) -> bool:
+        provider = self._active.get(name)
+        return provider is not None and provider.provider.account != name
+
+    async def _first_model(self, account: str) -> str:
+        return next(iter(await self._active[account].list_models()), "")
+
+    async def _list_offers(self) -> tuple[ProviderOffer, ...]:
+        accounts = (
+            ProviderOffer(
+                one.name, "openai_responses", self._active[one.name].base_url,
+                (one.model.partition("/")[2],), account=one.name,
+            )
+            for one in self.accounts.summaries()
+            if one.state == "signed_in" and one.model and not self._is_taken(one.name)
+        )  # fmt: skip
+        well_known = (
+            ProviderOffer(one.provider, one.api, one.base_url, (one.model,), one.variable)
+            for one in (default.chosen_by(self._environ) for default in DEFAULT_PROVIDERS)
+        )
+        servers = await list_local_servers()
+        found = (
+            ProviderOffer(one.name, "openai_chat", one.base_url, one.models) for one in servers
+        )
+        return (*accounts, *well_known, *found)
 
     async def _list(self, provider_name: str) -> Listing:
         provider = self._active.get(provider_name)
@@ -312,6 +303,10 @@ class Providers:
         """Return the configured facts about a model, completed from the catalog."""
         own = self._configuration.models.get(f"{provider.name}/{model}", Model())
         configured = Facts(own.context_window, own.max_output, own.price)
+        if provider.provider.account:
+            # The API's prices are not what a plan costs.
+            known = self._catalog.facts(provider.name, ModelRef(provider.base_url, model))
+            return configured.over(structs.replace(known, price=None))
         # The catalog may start a lookup, so it is used only if it could add a fact.
         if configured.context_window and (configured.price or not is_public(provider.base_url)):
             return configured
@@ -330,6 +325,7 @@ class Providers:
             configuration.small_model,
             configuration.compaction_model,
             *(agent.model for agent in configuration.agents.values()),
+            *(account.model for account in self.accounts.summaries()),
             *(f"{default.provider}/{default.model}" for default in self._default_providers),
         ]
         return dict.fromkeys(name for name in names if name)
@@ -388,13 +384,3 @@ def _accepted_input(provider: ActiveProvider, model: Model) -> AcceptedInput:
     documents = model.images and provider.provider.api != "openai_chat"
     documents = documents if model.documents is None else model.documents
     return AcceptedInput(model.images, documents, provider.tools_max)
-
-
-async def _list_offers(environ: Mapping[str, str]) -> tuple[ProviderOffer, ...]:
-    well_known = (
-        ProviderOffer(one.provider, one.api, one.base_url, (one.model,), one.variable)
-        for one in (default.chosen_by(environ) for default in DEFAULT_PROVIDERS)
-    )
-    servers = await list_local_servers()
-    found = (ProviderOffer(one.name, "openai_chat", one.base_url, one.models) for one in servers)
-    return (*well_known, *found)

@@ -5,6 +5,7 @@ passes ops about sessions to the supervisor.
 """
 
 import hmac
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import structlog
@@ -21,7 +22,14 @@ from tiller_daemon.session.services import ModelSurvey, Services
 from tiller_daemon.session.supervisor import Supervisor
 from tiller_daemon.stamps import Stamp, take_stamp
 from tiller_protocol import PROTOCOL_VERSION
-from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, HelloResult, Rejected
+from tiller_protocol.answers import (
+    Accepted,
+    AccountsResult,
+    AnyAnswer,
+    AnyResult,
+    HelloResult,
+    Rejected,
+)
 from tiller_protocol.codec import (
     INPUT_BYTES_MAX,
     MESSAGE_BYTES_MAX,
@@ -36,6 +44,7 @@ from tiller_protocol.errors import BadMessage
 from tiller_protocol.lending import LentFile
 from tiller_protocol.op_traits import traits_of
 from tiller_protocol.ops import (
+    Accounts,
     AnyOp,
     Catalog,
     DaemonStatus,
@@ -73,6 +82,7 @@ class SubmissionServer:
         supervisor: Supervisor,
         token: str,
         survey_models: SurveyModels,
+        log_in: Callable[[Accounts], Awaitable[AccountsResult]],
     ) -> None:
         self.stopping = trio.Event()
         self.must_stop = trio.Event()
@@ -81,6 +91,7 @@ class SubmissionServer:
         self._supervisor = supervisor
         self._token = token.encode()
         self._survey_models = survey_models
+        self._log_in = log_in
         self._started_at = services.clock.steady()
 
     def stop(self, *, drain: bool) -> None:
@@ -165,6 +176,8 @@ class SubmissionServer:
                 return project_answer(self._services, op)
             case McpLogin():
                 return await self._services.tools.servers.log_in(op)
+            case Accounts():
+                return await self._log_in(op)
             case LentFile():
                 self._services.tools.editors.take(op)
             case DaemonStatus():

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Struct
 
-from tiller_protocol.catalog import CatalogResult, McpLoginResult, ProjectResult
+from tiller_protocol.catalog import AccountsResult, CatalogResult, McpLoginResult, ProjectResult
 from tiller_protocol.daemon import BackupResult, DaemonStatusResult, HelloResult
 from tiller_protocol.doc import doc
 from tiller_protocol.errors import RejectionCode
@@ -40,6 +40,7 @@ AnyResult = (
     | CatalogResult
     | ProjectResult
     | McpLoginResult
+    | AccountsResult
     | BackupResult
     | RulesResult
     | WorktreeListResult

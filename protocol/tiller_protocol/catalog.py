@@ -1,10 +1,10 @@
 """What the user can choose from: models with their prices, agents, tools, commands, servers.
 
-Ops list these, log in to servers, and trust a project's definitions. Prices are in US dollars per
-million tokens.
+Ops list these, log in to servers and to accounts at model providers, and trust a project's
+definitions. Prices are in US dollars per million tokens.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
 
@@ -15,6 +15,12 @@ from tiller_protocol.op import Op, Result
 from tiller_protocol.settings import SandboxMode
 
 TOKENS_PER_PRICE = 1_000_000
+
+ACCOUNT_DEFAULT: Final = "chatgpt"
+"""The name of an account if the user gives none."""
+
+REDIRECT_PATH: Final = "/auth/callback"
+"""The path on 127.0.0.1 to which a login sends the browser."""
 
 ServerState = Literal["disabled", "idle", "starting", "up", "failed", "needs_login", "ended"]
 
@@ -132,7 +138,7 @@ class ProviderSummary(Struct, frozen=True, omit_defaults=True):
 
 
 class ProviderOffer(Struct, frozen=True, omit_defaults=True):
-    """A provider that could be configured: a well-known one, or a server found on this machine."""
+    """A provider that could be configured: an account, a well-known one, or a local server."""
 
     name: Annotated[str, doc("Suggested name for the provider.")]
     api: Annotated[str, doc("The API that the provider speaks.")]
@@ -141,6 +147,7 @@ class ProviderOffer(Struct, frozen=True, omit_defaults=True):
     api_key_env: Annotated[
         str, doc("The well-known variable for the key; empty for a server found on this machine.")
     ] = ""
+    account: Annotated[str, doc("The account with which the user is logged in, if any.")] = ""
 
 
 class ToolSummary(Struct, frozen=True, omit_defaults=True):
@@ -304,3 +311,58 @@ class McpLoginResult(Result, frozen=True, tag="mcp_login"):
         doc("`waiting`: the user has to open `url`. `done`: the login is stored."),
     ]
     url: Annotated[str, doc("The address that the user opens in a browser, while `waiting`.")] = ""
+
+
+class AccountSummary(Struct, frozen=True, omit_defaults=True):
+    """A login of the user at a model provider. No token is ever part of the protocol."""
+
+    name: Annotated[str, doc("Name of the account, and of the provider that uses it.")]
+    state: Annotated[
+        Literal["signed_in", "signed_out", "ended", "not_permitted"],
+        doc(
+            "`ended`: the provider has ended the login. `not_permitted`: the login does not permit "
+            "the use of the plan. In each state but `signed_in`, the user has to log in."
+        ),
+    ]
+    email: Annotated[str, doc("Address of the account at the provider, if known.")] = ""
+    model: Annotated[
+        str, doc("The first model of the account's list, as `provider/model`; empty if unknown.")
+    ] = ""
+
+
+class Accounts(Op, frozen=True, tag="accounts"):
+    """Lists accounts, or logs in or out. Answered by `AccountsResult`, or rejected on failure.
+
+    The frontend receives the browser's redirect, so the daemon opens no port for a login.
+    """
+
+    action: Annotated[
+        Literal["list", "begin", "finish", "cancel", "logout"],
+        doc(
+            "`begin` returns the address to open in a browser. `finish` completes the login with "
+            "`redirect`. `cancel` gives up. `logout` revokes the login and forgets its tokens."
+        ),
+    ] = "list"
+    account: Annotated[str, doc("Name of the account. A new name adds an account.")] = (
+        ACCOUNT_DEFAULT
+    )
+    port: Annotated[
+        int,
+        doc(
+            "For `begin`: the port on 127.0.0.1, on the machine of the browser, at which the "
+            "frontend expects the redirect to `/auth/callback`."
+        ),
+    ] = 0
+    redirect: Annotated[str, doc("For `finish`: the address to which the browser was sent.")] = ""
+
+
+class AccountsResult(Result, frozen=True, tag="accounts"):
+    """The accounts, and the state of a login."""
+
+    accounts: Annotated[
+        tuple[AccountSummary, ...], doc("For `list`: all accounts. Otherwise the account named.")
+    ]
+    url: Annotated[str, doc("For `begin`: the address that the user opens in a browser.")] = ""
+    warning: Annotated[
+        str, doc("What the user should know, such as that the provider did not confirm a logout.")
+    ] = ""

@@ -9,6 +9,7 @@ from tiller_protocol.daemon import Backup, DaemonStatus
 from tiller_protocol.lending import LentFile, SessionLend
 from tiller_protocol.op import Op
 from tiller_protocol.ops import (
+    Accounts,
     Answer,
     AnyOp,
     Catalog,
@@ -71,6 +72,7 @@ OPS: Mapping[type[Op], OpTraits] = {
     Catalog: _ABOUT_DAEMON_ONLY_READS,
     Project: _ABOUT_DAEMON_ONLY_READS,
     McpLogin: _ABOUT_DAEMON,
+    Accounts: _ABOUT_DAEMON,
     DaemonStatus: _ABOUT_DAEMON_ONLY_READS,
     LentFile: structs.replace(_ABOUT_DAEMON, needs_configuration=False),
     Shutdown: structs.replace(_ABOUT_DAEMON, needs_configuration=False),

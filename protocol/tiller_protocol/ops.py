@@ -10,7 +10,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from tiller_protocol.catalog import Catalog, McpLogin, Project
+from tiller_protocol.catalog import Accounts, Catalog, McpLogin, Project
 from tiller_protocol.daemon import Backup, DaemonStatus, Hello, Shutdown
 from tiller_protocol.doc import doc
 from tiller_protocol.ids import IdText
@@ -76,6 +76,7 @@ AnyOp = (
     | Catalog
     | Project
     | McpLogin
+    | Accounts
     | RulesList
     | RuleRevoke
     | WorktreeList

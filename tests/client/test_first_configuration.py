@@ -19,14 +19,16 @@ OFFERS = st.builds(
     TEXTS,
     st.tuples(TEXTS),
     st.sampled_from(("", "SOME_KEY")),
-)
+    st.sampled_from(("", "", "work")),
+).filter(lambda offer: not (offer.account and offer.api_key_env))
 LISTS = st.lists(OFFERS, min_size=1, max_size=4, unique_by=lambda offer: offer.name)
 
 
 def providers(offers: list[ProviderOffer]) -> dict[str, dict[str, str]]:
     """The table that the offers should become."""
     return {
-        one.name: {"api": one.api, "base_url": one.base_url}
+        one.name: {"api": one.api}
+        | ({"account": one.account} if one.account else {"base_url": one.base_url})
         | ({"api_key_env": one.api_key_env} if one.api_key_env else {})
         for one in offers
     }

@@ -374,6 +374,10 @@ def test_any_input_yields_a_configuration_or_an_error(text, key):
     [
         ('api_key_env = "A"\napi_key_file = "b"', "`api_key_file` exclude"),
         ('api_key_command = ["a"]\napi_key_keyring = "b"', "`api_key_keyring` ex"),
+        ('account = "work"\nbase_url = "https://x"', "`account` and `base_url` exclude"),
+        ('account = "work"\napi_key_env = "A"', "`account` and `api_key_env` exclude"),
+        ('account = "work"', 'an account needs `api = "openai_responses"`'),
+        ('account = "../work"', "as `tiller accounts` lists it"),
         ("api_key_command = []", "length >= 1"),
         ('api_key_command = "pass"', "expected `array`"),
         ('ca_file = "nowhere.pem"', "nowhere.pem does not exist"),

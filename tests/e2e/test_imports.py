@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 from support.daemon import START_S, Daemon
 
-READY_MODULES_MAX = 765
+READY_MODULES_MAX = 767
 """Modules that the daemon has imported when it is ready."""
 
 FOREIGN = {
     *("asyncio", "rich", "pygments", "yaml", "tiller_client"),
     *("anyio", "httpx2", "httpcore2", "h11", "jsonschema", "referencing", "pydantic", "mcp"),
-    *("genai_prices", "PIL", "rapidfuzz", "html_to_markdown", "keyring"),
+    *("genai_prices", "jwt", "cryptography", "PIL", "rapidfuzz", "html_to_markdown", "keyring"),
 }
 """Packages that only some turns need, or nobody; their names alone also show failed imports."""
 

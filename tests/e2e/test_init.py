@@ -104,15 +104,16 @@ async def test_on_a_terminal_the_user_chooses(
 
     def choose() -> tuple[int, str]:
         terminal = Terminal("init", columns=120)
-        seen = terminal.wait_for("1 to 4 [1]")
+        seen = terminal.wait_for("1 to 5 [1]")
         terminal.type("nonsense")
-        terminal.wait_for("'nonsense' is none of them; type a number from 1 to 4", after=seen)
-        terminal.type("2")
+        terminal.wait_for("'nonsense' is none of them; type a number from 1 to 5", after=seen)
+        terminal.type("3")
         return terminal.end(), terminal.screen
 
     ended, screen = await trio.to_thread.run_sync(choose)
     assert ended == 0, screen
-    assert "3  vllm/big/model" in screen
+    assert "1  Continue with ChatGPT" in screen
+    assert "4  vllm/big/model" in screen
     assert "tried    ollama/gemma answers" in screen
     assert tomllib.loads(path(home).read_text())["model"] == "ollama/gemma"
 
@@ -137,6 +138,8 @@ async def test_the_user_can_describe_a_server_that_is_not_found_by_itself(
 
     def answer(base_url: str) -> tuple[int, str]:
         terminal = Terminal("init", columns=120)
+        terminal.wait_for("1 to 2 [1]")
+        terminal.type("2")
         seen = terminal.wait_for("Base URL")
         terminal.type("models.example.com")
         terminal.wait_for("Give an address that begins with http:// or https://", after=seen)

@@ -58,7 +58,14 @@ from tiller_daemon.tools.question import QUESTION
 from tiller_daemon.tools.task import TASK
 from tiller_daemon.transport.memory import MemoryTransport
 from tiller_daemon.turn.context import CostOf
-from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, Created, Rejected
+from tiller_protocol.answers import (
+    Accepted,
+    AccountsResult,
+    AnyAnswer,
+    AnyResult,
+    Created,
+    Rejected,
+)
 from tiller_protocol.codec import (
     decode_answer,
     decode_event,
@@ -69,7 +76,7 @@ from tiller_protocol.events import LIFECYCLE_TOPIC, AnyBody, Event, StatusChange
 from tiller_protocol.ids import ULID_RANDOM_BYTES, Ulids
 from tiller_protocol.items import Effect
 from tiller_protocol.lending import LENDER_TOPICS, FileWanted
-from tiller_protocol.ops import AnyOp, SessionCreate, Submission, UserInput
+from tiller_protocol.ops import Accounts, AnyOp, SessionCreate, Submission, UserInput
 from tiller_protocol.settings import Settings
 
 TOKEN = "token-of-the-world"
@@ -352,7 +359,7 @@ class World:
         )
         self.services = services
         self.supervisor = Supervisor(services, self.search)
-        self.server = SubmissionServer(services, self.supervisor, TOKEN, _no_models)
+        self.server = SubmissionServer(services, self.supervisor, TOKEN, _no_models, _no_accounts)
         await nursery.start(self._run)
 
     async def kill(self) -> None:
@@ -514,6 +521,11 @@ def _allow(permission: str):
 async def _no_models(*, ask: bool, offers: bool) -> ModelSurvey:
     await trio.lowlevel.checkpoint()
     return ModelSurvey()
+
+
+async def _no_accounts(op: Accounts) -> AccountsResult:
+    await trio.lowlevel.checkpoint()
+    return AccountsResult(())
 
 
 async def _no_discovery(session_id: str) -> None:

@@ -8,10 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from tiller_client.command_line.daemon_arguments import add_actions
-from tiller_client.command_line.parser import (
-    RPC_EPILOG,
-    Parser,
-)
+from tiller_client.command_line.parser import RPC_EPILOG, Parser
 from tiller_client.command_line.turn_arguments import (
     SESSION_HELP,
     add_amount,
@@ -37,6 +34,9 @@ from tiller_client.command_line.worktree_arguments import add_worktree, add_work
 
 AddParser = Callable[..., Parser]
 """Type of the method `add_parser`, whose class has no public name in argparse."""
+
+ACCOUNT = "chatgpt"
+"""The account of `login` and `logout`."""
 
 SETTINGS = (
     *("model", "agent", "variant", "approve", "sandbox", "max-steps", "budget"),
@@ -271,6 +271,9 @@ def _add_catalog(add: AddParser) -> None:
     parser.flag("--yes", "do not ask")
     parser = _verb(add, "trust", "untrust", "stop trusting a project's .tiller")
     add_directory(parser)
+    _add_account(_verb(add, "accounts", "login", "use your ChatGPT plan: log in in a browser"))
+    _add_account(_verb(add, "accounts", "logout", "revoke a login, and forget its tokens"))
+    _verb(add, "accounts", "accounts", "list the accounts to which you have logged in")
     parser = _verb(add, "mcp", "mcp", "list the MCP servers, log in to one, or log out of one")
     parser.intermixed = True
     parser.add_argument("action", nargs="?", choices=("list", "login", "logout"), default="list")
@@ -284,6 +287,13 @@ def _add_catalog(add: AddParser) -> None:
     add_sandbox(parser)
     text = "command and arguments, after --"
     parser.add_argument("command", metavar="CMD", type=program_word, nargs="*", help=text)
+
+
+def _add_account(parser: Parser) -> None:
+    parser.option("--account", "NAME", "account, if you have several; default: chatgpt")
+    parser.set_defaults(account=ACCOUNT)
+    if parser.prog.endswith("login"):
+        parser.flag("--no-browser", "only print the address for the login")
 
 
 def _add_daemon(add: AddParser) -> None:
@@ -331,7 +341,8 @@ VERBS: dict[Callable[[AddParser], None], tuple[str, ...]] = {
     _add_history: ("compact", "revert", "unrevert", "diff", "shell"),
     _add_catalog: (
         *("models", "agents", "tools", "commands"),
-        *("config", "init", "trust", "untrust", "mcp", "doctor", "sandbox"),
+        *("config", "init", "trust", "untrust", "login", "logout", "accounts"),
+        *("mcp", "doctor", "sandbox"),
     ),
     _add_daemon: ("daemon",),
     _add_fleet: ("gateway", "fleet"),

@@ -1,8 +1,5 @@
 """`mcp`: lists the MCP servers; logs in to a server or out of it."""
 
-import os
-import select
-import sys
 import time
 from argparse import Namespace
 from typing import Final
@@ -12,6 +9,7 @@ from tiller_client.console import complain, flush, print_json, say, stdout_theme
 from tiller_client.errors import RejectedError, UsageError
 from tiller_client.program_name import program
 from tiller_client.rendering.text import one_line
+from tiller_client.verbs.accounts import open_browser, typed_line
 from tiller_client.verbs.catalog import server_line
 from tiller_protocol.answers import CatalogResult, McpLoginResult
 from tiller_protocol.ops import Catalog, McpLogin
@@ -53,11 +51,11 @@ def _log_in(connection: DaemonConnection, arguments: Namespace) -> None:
     result = connection.ask(McpLogin(name), McpLoginResult)
     _show(result, arguments)
     if not arguments.no_browser:
-        _open_browser(result.url)
+        open_browser(result.url)
     reads = True
     try:
         while result.state == "waiting":
-            typed = _typed() if reads else None
+            typed = typed_line(POLL_S) if reads else None
             # At the end of stdin, the browser alone can finish the login.
             reads = reads and typed != ""
             text = (typed or "").strip()
@@ -93,17 +91,3 @@ def _show(result: McpLoginResult, arguments: Namespace) -> None:
     else:
         say(f"Logged out of {name}.")
     flush()
-
-
-def _typed() -> str | None:
-    """Return a line from standard input; `None` if no line has come yet, "" at its end."""
-    ready, _, _ = select.select([sys.stdin], [], [], POLL_S)
-    return sys.stdin.readline() if ready else None
-
-
-def _open_browser(url: str) -> None:
-    """Open a browser if there is a desktop; a text browser would take over the terminal."""
-    if sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))):
-        import webbrowser
-
-        webbrowser.open(url)

@@ -18,7 +18,7 @@ export interface Submission {
   /** Id that the frontend chooses. A repeat with the same id gets the same answer. */
   id: string;
   /** The op to execute. */
-  op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionMarkSeen | SessionDelete | SessionLend | LentFile | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | WorktreeList | WorktreeLand | WorktreeRemove | WorktreeRestore | DaemonStatus | Backup | Shutdown;
+  op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionMarkSeen | SessionDelete | SessionLend | LentFile | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | Accounts | RulesList | RuleRevoke | WorktreeList | WorktreeLand | WorktreeRemove | WorktreeRestore | DaemonStatus | Backup | Shutdown;
   /** Name of the frontend; shown with its inputs and answers. */
   client?: string;
   /** Content of the token file in the runtime directory. */
@@ -454,6 +454,19 @@ export interface McpLogin {
   redirect?: string;
 }
 
+/** Lists accounts, or logs in or out. Answered by `AccountsResult`, or rejected on failure. The frontend receives the browser's redirect, so the daemon opens no port for a login. */
+export interface Accounts {
+  type: "accounts";
+  /** `begin` returns the address to open in a browser. `finish` completes the login with `redirect`. `cancel` gives up. `logout` revokes the login and forgets its tokens. */
+  action?: "begin" | "cancel" | "finish" | "list" | "logout";
+  /** Name of the account. A new name adds an account. */
+  account?: string;
+  /** For `begin`: the port on 127.0.0.1, on the machine of the browser, at which the frontend expects the redirect to `/auth/callback`. */
+  port?: number;
+  /** For `finish`: the address to which the browser was sent. */
+  redirect?: string;
+}
+
 /** Lists lasting rules, which the answer `always_here` makes. Answered by `RulesResult`. */
 export interface RulesList {
   type: "rules_list";
@@ -531,7 +544,7 @@ export interface Accepted {
   /** Id of the submission to which this is the answer. */
   submission_id: string;
   /** The op's result; absent if the op has none. */
-  result?: HelloResult | Created | SessionListResult | SessionSearchResult | InputHistoryResult | SessionResult | ReplayResult | SessionDiffResult | RevertResult | Started | Steered | Queued | CatalogResult | ProjectResult | McpLoginResult | BackupResult | RulesResult | WorktreeListResult | WorktreeLanded | WorktreeResult | DaemonStatusResult | null;
+  result?: HelloResult | Created | SessionListResult | SessionSearchResult | InputHistoryResult | SessionResult | ReplayResult | SessionDiffResult | RevertResult | Started | Steered | Queued | CatalogResult | ProjectResult | McpLoginResult | AccountsResult | BackupResult | RulesResult | WorktreeListResult | WorktreeLanded | WorktreeResult | DaemonStatusResult | null;
 }
 
 /** Identifies the daemon and its log, and shows whether to restart the daemon. */
@@ -1762,7 +1775,7 @@ export interface ProviderSummary {
   problem?: string;
 }
 
-/** A provider that could be configured: a well-known one, or a server found on this machine. */
+/** A provider that could be configured: an account, a well-known one, or a local server. */
 export interface ProviderOffer {
   /** Suggested name for the provider. */
   name: string;
@@ -1774,6 +1787,8 @@ export interface ProviderOffer {
   models: Array<string>;
   /** The well-known variable for the key; empty for a server found on this machine. */
   api_key_env?: string;
+  /** The account with which the user is logged in, if any. */
+  account?: string;
 }
 
 /** The definitions in a workspace's `.tiller`. They have no effect until trusted. */
@@ -1812,6 +1827,29 @@ export interface McpLoginResult {
   state: "done" | "logged_out" | "waiting";
   /** The address that the user opens in a browser, while `waiting`. */
   url?: string;
+}
+
+/** The accounts, and the state of a login. */
+export interface AccountsResult {
+  type: "accounts";
+  /** For `list`: all accounts. Otherwise the account named. */
+  accounts: Array<AccountSummary>;
+  /** For `begin`: the address that the user opens in a browser. */
+  url?: string;
+  /** What the user should know, such as that the provider did not confirm a logout. */
+  warning?: string;
+}
+
+/** A login of the user at a model provider. No token is ever part of the protocol. */
+export interface AccountSummary {
+  /** Name of the account, and of the provider that uses it. */
+  name: string;
+  /** `ended`: the provider has ended the login. `not_permitted`: the login does not permit the use of the plan. In each state but `signed_in`, the user has to log in. */
+  state: "ended" | "not_permitted" | "signed_in" | "signed_out";
+  /** Address of the account at the provider, if known. */
+  email?: string;
+  /** The first model of the account's list, as `provider/model`; empty if unknown. */
+  model?: string;
 }
 
 /** The log was copied. */
@@ -1972,7 +2010,7 @@ export interface RpcInput {
 /** A submission without the token, which `tiller rpc` adds. */
 export interface RpcSubmission {
   /** The op to submit. */
-  op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionMarkSeen | SessionDelete | SessionLend | LentFile | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | WorktreeList | WorktreeLand | WorktreeRemove | WorktreeRestore | DaemonStatus | Backup | Shutdown;
+  op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionMarkSeen | SessionDelete | SessionLend | LentFile | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | Accounts | RulesList | RuleRevoke | WorktreeList | WorktreeLand | WorktreeRemove | WorktreeRestore | DaemonStatus | Backup | Shutdown;
   /** Id as in `Submission`. If the same id is sent again, even by another process, the answer is the same. Default: a new id. */
   id?: string | null;
   /** Name of the frontend. Default: the name given by `tiller rpc --name`. */

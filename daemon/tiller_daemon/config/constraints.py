@@ -37,6 +37,10 @@ VariableName = Annotated[
 ]
 ModelName = Annotated[str, expected("expected `provider/model`", r"^[^/]+/(?s:.)")]
 ProviderName = Annotated[str, expected("expected a name without slashes", r"^[^/]+\Z")]
+ACCOUNT_NAME = r"^[a-z0-9][a-z0-9_-]{0,31}\Z"
+AccountName = Annotated[
+    str, expected("expected the name of an account, as `tiller accounts` lists it", ACCOUNT_NAME)
+]
 Extension = Annotated[
     str, expected('expected file name extensions, such as { ".py" = "python" }', "(?s:.)")
 ]

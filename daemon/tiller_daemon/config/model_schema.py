@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from tiller_daemon.config.constraints import (
+    AccountName,
     FieldError,
     ProxyUrl,
     Url,
@@ -61,6 +62,8 @@ class Provider(KeyPlaces, frozen=True, forbid_unknown_fields=True):
     """The API dialect that the provider speaks."""
     base_url: Url | None = None
     """The address; absent means the address of the API's vendor."""
+    account: AccountName | None = None
+    """The account whose plan is used, with the login's token instead of a key."""
     api_key_header: str | None = None
     """The header that carries the key; absent means the API's usual header."""
     headers: dict[str, str] = {}
@@ -85,6 +88,10 @@ class Provider(KeyPlaces, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_options(self.options, "options")
+        if self.account:
+            check_exclusive(self, ("account", "base_url", *KEY_FIELDS))
+            if self.api != "openai_responses":
+                raise FieldError('an account needs `api = "openai_responses"`', "api")
         if self.api == "scripted" and self.scripts is None:
             raise FieldError("a scripted provider needs `scripts`, the directory of its scripts")
 

@@ -43,6 +43,12 @@ class Key:
     `fetch` returns the key or raises `KeyUnavailable`.
     """
 
+    noun = "key"
+    """What this is, in messages."""
+    forbidden_advice = ""
+    """What to do if a server permits no request with this key; empty if the key may be wrong."""
+    quota_advice = "Check your plan and billing there."
+    """What to do if the quota is used up."""
     variable: str = ""
     """The environment variable that holds the key, if the key comes from a variable."""
 

@@ -1,5 +1,7 @@
 """One provider in use: its key, its HTTP client and its adapter, created when first needed.
 
+Also the providers that need no configuration when their key is in the environment.
+
 `tiller_daemon.providers` chooses the provider and the model.
 """
 
@@ -9,6 +11,7 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from tiller_daemon.config import Api, Provider
+from tiller_daemon.models.accounts.accounts import AccountKey, LoginAccounts
 from tiller_daemon.models.base import ModelClient
 from tiller_daemon.models.catalog.listing import Listing, fetch_listing
 from tiller_daemon.models.dialects.anthropic_messages import thinking
@@ -77,11 +80,76 @@ DIALECTS: dict[Api, Dialect] = {
 }
 
 
+class DefaultProvider(Struct, frozen=True):
+    """A provider that needs no configuration when its key is in the environment."""
+
+    variable: str
+    """The environment variable with the key."""
+
+    provider: str
+    """The name of the provider."""
+
+    base_url: str
+    """The provider's base URL."""
+
+    model: str
+    """The default model if this is the first provider with a key."""
+
+    api: Api = "openai_chat"
+    """The provider's API."""
+
+    def chosen_by(self, environ: Mapping[str, str]) -> "DefaultProvider":
+        """Return this provider at the base URL that the user's environment has for it, if any.
+
+        Behind a gateway, the key is the gateway's, and must not go to the provider.
+        """
+        variable, suffix = BASE_URLS.get(self.variable, ("", ""))
+        base_url = environ.get(variable, "").strip().rstrip("/")
+        if not base_url:
+            return self
+        return structs.replace(self, base_url=base_url.removesuffix(suffix) + suffix)
+
+    def settings(self) -> Provider:
+        """Return the settings that would configure this provider."""
+        return Provider(self.api, base_url=self.base_url, api_key_env=self.variable)
+
+
+BASE_URLS = {
+    "OPENAI_API_KEY": ("OPENAI_BASE_URL", ""),
+    "ANTHROPIC_API_KEY": ("ANTHROPIC_BASE_URL", "/v1"),
+}
+"""For variables with keys: the variable with the base URL that the provider's own programs use, and
+what they append to it."""
+
+DEFAULT_PROVIDERS = (
+    DefaultProvider(
+        "OPENAI_API_KEY", "openai", "https://api.openai.com/v1", "gpt-5", "openai_responses"
+    ),
+    DefaultProvider(
+        "ANTHROPIC_API_KEY",
+        "anthropic",
+        "https://api.anthropic.com/v1",
+        "claude-sonnet-5-5",
+        "anthropic_messages",
+    ),
+    DefaultProvider(
+        "OPENROUTER_API_KEY", "openrouter", "https://openrouter.ai/api/v1", "openrouter/auto"
+    ),
+    DefaultProvider(
+        "GEMINI_API_KEY",
+        "gemini",
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        "gemini-2.5-pro",
+    ),
+)
+"""The providers in order of preference: the first one with a key gives the default model."""
+
+
 class ActiveProvider:
     """A provider in use. `aclose` closes its connections.
 
     `environ` is the daemon's environment. `secret_names` are the variables that are hidden from a
-    command that prints a key. All providers share `pace`.
+    command that prints a key. All providers share `pace` and `accounts`.
     """
 
     def __init__(
@@ -91,10 +159,15 @@ class ActiveProvider:
         environ: Mapping[str, str],
         secret_names: Collection[str],
         pace: ReadingPace,
+        accounts: LoginAccounts,
     ) -> None:
         self.name = name
         self.provider = provider
-        self.key = _key_of(provider, environ, secret_names)
+        if provider.account:
+            self.key: Key = AccountKey(accounts, provider.account)
+        else:
+            self.key = _key_of(provider, environ, secret_names)
+        self._plan_url = accounts.oauth.service.resource
         self._environ = environ
         self._pace = pace
         self._dialect = DIALECTS.get(provider.api)
@@ -104,6 +177,8 @@ class ActiveProvider:
     @property
     def base_url(self) -> str:
         """The base URL of the server; empty for the scripted provider, which has no server."""
+        if self.provider.account:
+            return self._plan_url
         return self.provider.base_url or (self._dialect.base_url if self._dialect else "")
 
     @property
@@ -146,6 +221,8 @@ class ActiveProvider:
                 record = Path(self.provider.record) if self.provider.record else None
                 scripts = Path(self.provider.scripts or ".")
                 self._client = ScriptedModel(scripts, record)
+            elif self.provider.account:
+                self._client = OpenAIResponses(self._open_http(), for_plan=True)
             else:
                 self._client = self._dialect.adapter(self._open_http())
         return self._client
@@ -167,7 +244,10 @@ class ActiveProvider:
         if self._http is None:
             assert self._dialect is not None
             header = self.provider.api_key_header or self._dialect.key_header
-            settings = structs.replace(self.provider, base_url=self.base_url, api_key_header=header)
+            # The settings of an account have no address, as its token goes only to its own API.
+            settings = structs.replace(
+                self.provider, account=None, base_url=self.base_url, api_key_header=header
+            )
             self._http = HttpClient(self.name, settings, self.key, self._environ, self._pace)
         return self._http
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from support.each import each
 from support.http_server import serving, status
+from support.login_service import LISTING
 from support.peers import Llama, llama
 from support.providers import open_http
 from tiller_daemon.models.base import ModelError
@@ -72,6 +73,12 @@ def test_each_way_to_tell_the_window_is_understood(entry: dict[str, Any], facts:
     assert parse_listing({"object": "list", "data": [entry]}) == {"m": facts}
     assert parse_listing({"models": [entry]}) == {"m": facts}
     assert parse_listing([entry]) == {"m": facts}
+
+
+def test_a_plan_lists_models_by_slug_and_says_which_to_show_in_which_order() -> None:
+    listing = parse_listing(LISTING)
+    assert [*listing] == ["gpt-6-sol", "gpt-6-luna"]
+    assert listing["gpt-6-sol"] == Facts(272_000)
 
 
 anything = st.recursive(

@@ -80,7 +80,9 @@ def test_every_request_is_of_the_types_of_the_package(
         variant="high",
         output_schema={"type": "object", "properties": {}},
     )
-    check_responses_typed(openai_responses_request.build_body(asked, PLACE, for_openai=for_openai))
+    build = openai_responses_request.build_body
+    check_responses_typed(build(asked, PLACE, for_openai=for_openai))
+    check_responses_typed(build(asked, PLACE, for_openai=True, for_plan=True))
     check_chat_typed(openai_chat_request.build_body(asked, for_openai=for_openai))
 
 

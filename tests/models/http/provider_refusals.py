@@ -48,6 +48,18 @@ QUOTA = (
         ),
         "quota",
     ),
+    Row(
+        "a ChatGPT plan",
+        429,
+        error("You've reached your limit.", code="subscription_sharing_usage_limit_exceeded"),
+        "quota",
+    ),
+    Row(
+        "a ChatGPT plan, in a stream",
+        None,
+        error("You've reached your limit.", code="subscription_sharing_usage_limit_exceeded"),
+        "quota",
+    ),
     Row("Anthropic, newer", 402, anthropic("billing_error", "x"), "quota"),
     Row("DeepSeek", 402, error("Insufficient Balance", type="unknown_error"), "quota"),
     Row(
@@ -267,6 +279,12 @@ BAD = (
         "bad_request",
     ),
     Row("OpenAI, in a stream", None, error("bad", type="invalid_request_error"), "bad_request"),
+    Row(
+        "a ChatGPT plan, in a stream",
+        None,
+        error("no such tool", code="subscription_sharing_unsupported_capability"),
+        "bad_request",
+    ),
     Row(
         "Anthropic",
         400,

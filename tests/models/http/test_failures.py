@@ -1,5 +1,6 @@
 """What failures mean, as many providers say them (B42, B46); and how long they ask to wait."""
 
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -15,6 +16,7 @@ from tiller_daemon.models.base import ModelError
 from tiller_daemon.models.http.error_body import FIELDS_MAX, ErrorDetails, parse_error_body
 from tiller_daemon.models.http.failure import Endpoint, error_from_event, error_from_response
 from tiller_daemon.models.http.retry_after import retry_after_s
+from tiller_daemon.models.keys import NoKey
 
 ENDPOINT = Endpoint("local", "http://h/v1", fixed_key("sk-canary-0123456789"))
 NOW = 1_800_000_000.0
@@ -48,6 +50,47 @@ def test_a_quota_that_comes_back_soon_is_a_limit_of_rate() -> None:
     assert failure(row).kind == "quota"
     assert failure(row, retry_after="26").kind == "rate_limit"
     assert failure(row, retry_after="86400").kind == "quota"
+
+
+def test_a_limit_of_a_plan_is_none_of_rate_however_short_the_wait() -> None:
+    row = Row("", 429, error("x", code="subscription_sharing_usage_limit_exceeded"), "quota")
+    assert failure(row, retry_after="60").kind == "quota"
+
+
+@each(
+    ("body", "headers", "end"),
+    [
+        ({"resets_at": NOW + 3600}, {}, 3600),
+        ({"resets_at": "2027-01-15T09:00:00Z"}, {}, 3600),
+        ({}, {"retry_after": "7200"}, 7200),
+        ({"resets_at": "soon"}, {}, None),
+        ({"resets_at": 5}, {}, None),
+        ({}, {}, None),
+    ],
+)
+def test_the_end_of_a_limit_is_told_where_the_provider_tells_it(
+    body: dict[str, object], headers: dict[str, str], end: float | None
+) -> None:
+    row = Row("", 429, error("x", code="insufficient_quota", **body), "quota")
+    told = re.search(r"It ends at (\S+ \S+)", failure(row, **headers).message)
+    shown = end and f"{datetime.fromtimestamp(NOW + end).astimezone():%Y-%m-%d %H:%M}"
+    assert (told and told[1]) == shown
+
+
+def test_a_login_that_is_not_permitted_needs_no_other_login() -> None:
+    class Login(NoKey):
+        noun, forbidden_advice = "login", "Not here."
+
+        @property
+        def advice(self) -> str:
+            return "Log in."
+
+    endpoint = Endpoint("p", "http://h", Login())
+    refused = error_from_response(endpoint, 403, {}, b"", NOW).message
+    assert "refused the request. Not here." in refused
+    assert (
+        "requires a valid login. Log in." in error_from_response(endpoint, 401, {}, b"", 0).message
+    )
 
 
 def test_a_refusal_of_images_is_not_tried_again() -> None:

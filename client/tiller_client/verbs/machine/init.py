@@ -1,7 +1,8 @@
 """`init`: finds providers, writes a first configuration, and tries the model once.
 
 The daemon knows the well-known keys and looks for servers on this machine. This module checks which
-keys are set. It never changes an existing configuration.
+keys are set; where there is none, it offers a login first. It never changes an existing
+configuration.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ from tiller_client.rendering.text import one_line, sanitized
 from tiller_client.verbs.machine.config import require_regular
 from tiller_protocol import PROTOCOL_VERSION
 from tiller_protocol.answers import CatalogResult, Created, HelloResult, ReplayResult, Started
-from tiller_protocol.catalog import ProviderOffer
+from tiller_protocol.catalog import ACCOUNT_DEFAULT, ProviderOffer
 from tiller_protocol.events import StatusChanged, TurnEnded
 from tiller_protocol.ops import (
     Catalog,
@@ -60,9 +61,12 @@ MODELS_SHOWN_MAX = 9
 
 NOTHING_FOUND = (
     "no provider was found: none of {variables} is set here, and no model server answers on this "
-    "machine. Set one of these variables, or start Ollama, llama.cpp, LM Studio or vLLM. Then run "
-    "tiller init again. To see tiller work without a model: tiller demo"
+    "machine. Run tiller login to use a ChatGPT plan, set one of these variables, or start Ollama, "
+    "llama.cpp, LM Studio or vLLM. Then run tiller init again. To see tiller work without a model: "
+    "tiller demo"
 )
+
+LOGIN_CHOICE = "Continue with ChatGPT: log in, and use your Plus or Pro plan"
 
 NOTHING_CHOSEN = "nothing was chosen, so nothing was written"
 
@@ -120,7 +124,7 @@ def run(arguments: Namespace) -> int:
             if not found and not (asks and sys.stdin.isatty()):
                 variables = ", ".join(one.api_key_env for one in offers if one.api_key_env)
                 raise TillerError(NOTHING_FOUND.format(variables=variables))
-            model = _choose(found, asks=asks)
+            model = _choose(connection, found, asks=asks)
             _write(path, configuration_text(model, found))
             outcome = Outcome(str(path), written=True, found=models, model=model)
         else:
@@ -159,29 +163,49 @@ def _read(path: Path) -> Mapping[str, Any] | None:
         ) from None
 
 
-def _choose(found: list[ProviderOffer], *, asks: bool) -> str:
-    """The model to use by default: the only one, the first one, or the one that the user says."""
+def _choose(connection: DaemonConnection, found: list[ProviderOffer], *, asks: bool) -> str:
+    """The model to use by default: the only one, the first one, or the one that the user says.
+
+    Adds a provider that the user logs in to, or describes, to `found`.
+    """
     choices = [
         f"{offer.name}/{model}" for offer in found for model in offer.models[:MODELS_SHOWN_MAX]
     ]
-    if choices and (len(choices) == 1 or not asks):
+    is_paid_for = any(offer.api_key_env or offer.account for offer in found)
+    offers_login = asks and sys.stdin.isatty() and not is_paid_for
+    if choices and not offers_login and (len(choices) == 1 or not asks):
         return choices[0]
     if not sys.stdin.isatty():
         raise UsageError(
             "more than one model was found, and stdin is not a terminal, so you can't be asked; "
             "to take the first one, add --yes"
         )
-    if choices:
-        say("Which model should be the default?")
-        at = pick([*map(one_line, choices), "another server, which speaks OpenAI's protocol"])
-        if at is None:
-            raise UsageError(NOTHING_CHOSEN)
-        if at < len(choices):
-            return choices[at]
-    else:
-        say("No provider was found. Which server, which speaks OpenAI's protocol, do you use?")
+    say("Which model should be the default?")
+    shown = [LOGIN_CHOICE] if offers_login else []
+    at = pick([*shown, *map(one_line, choices), "another server, which speaks OpenAI's protocol"])
+    if at is None:
+        raise UsageError(NOTHING_CHOSEN)
+    if at < len(shown):
+        found.insert(0, _log_in(connection))
+        return f"{found[0].name}/{found[0].models[0]}"
+    if at - len(shown) < len(choices):
+        return choices[at - len(shown)]
     found.append(_other_server())
     return f"{found[-1].name}/{found[-1].models[0]}"
+
+
+def _log_in(connection: DaemonConnection) -> ProviderOffer:
+    """Log in in a browser; return the provider that this has made available."""
+    from tiller_client.verbs import accounts
+
+    result = accounts.log_in(connection, ACCOUNT_DEFAULT, no_browser=False)
+    if result.warning:
+        raise TillerError(result.warning)
+    accounts.show(result, "login")
+    offers = connection.ask(Catalog(offers=True), CatalogResult).offers
+    if found := [offer for offer in offers if offer.account == ACCOUNT_DEFAULT]:
+        return found[0]
+    raise TillerError("you are logged in, but OpenAI lists no model; try later: tiller init")
 
 
 def _other_server() -> ProviderOffer:

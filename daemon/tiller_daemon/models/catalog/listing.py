@@ -60,8 +60,10 @@ def parse_listing(body: object) -> Listing:
     """Return the models in a response to `GET /models`, by the names that requests use. Pure."""
     listing: Listing = {}
     for entry in _entries(body):
-        name = entry.get("id") or entry.get("model") or entry.get("name")
-        if isinstance(name, str) and name:
+        # OpenAI lists a plan's models by `slug`, and says which of them to show.
+        name = entry.get("id") or entry.get("slug") or entry.get("model") or entry.get("name")
+        is_hidden = entry.get("visibility", "list") != "list"
+        if isinstance(name, str) and name and not is_hidden:
             listing[name.removeprefix("models/")] = _facts_of(entry)
     return listing
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 import time
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import SplitResult
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import SplitResult, urlencode
 
 import msgspec
 import trio
@@ -52,6 +52,8 @@ BODY_S = 10.0
 """How long the body of an error or of a JSON response is read."""
 
 EVENT_STREAM = "text/event-stream"
+JSON = "application/json"
+FORM = "application/x-www-form-urlencoded"
 
 EVENT_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 """How an event stream begins."""
@@ -181,10 +183,10 @@ class HttpClient:
 
         Raises `ModelError`. The only time limits are the provider's `timeouts`.
         """
-        headers = {"accept": "application/json"}
+        headers = {"accept": JSON}
         response = await self._send_with_key("GET", path, b"", "", headers, from_root=from_root)
         try:
-            await self._check(response, "application/json")
+            await self._check(response, JSON)
             data = await _read_start(response, LISTING_BYTES_MAX)
         finally:
             response.close()
@@ -193,6 +195,23 @@ class HttpClient:
         except DECODING_FAILS:
             message = f"{self.endpoint} answered the request for {path} with unexpected data."
             raise ModelError("bad_request", message) from None
+
+    async def post_form(self, form: Mapping[str, str]) -> tuple[int, dict[str, Any]]:
+        """POST a form to the base URL; return the status and the JSON object in the answer.
+
+        The object is empty if the answer has none. Raises `ModelError` only if there is no answer.
+        """
+        headers = {"accept": JSON, "content-type": FORM}
+        body = urlencode(form).encode()
+        response = await self._send_with_key("POST", "", body, "", headers)
+        try:
+            data = await _read_start(response, BODY_BYTES_MAX)
+        finally:
+            response.close()
+        try:
+            return response.status, msgspec.json.decode(data, type=dict[str, Any])
+        except DECODING_FAILS:
+            return response.status, {}
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -288,6 +307,9 @@ class HttpClient:
         status, headers = response.status, response.headers
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if status == 200 and kind in (wanted, ""):
+            return
+        # Such as a set of keys: `application/jwk-set+json`.
+        if status == 200 and wanted == JSON and kind.endswith("+json"):
             return
         if status == 200 and wanted == EVENT_STREAM and await response.begins_with_event():
             return

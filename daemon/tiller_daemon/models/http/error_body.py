@@ -6,6 +6,7 @@ result.
 """
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -19,8 +20,12 @@ FIELDS_MAX = 200
 TEXT_CHARS_MAX = 8_000
 """How much of a text is examined; messages are at the beginning."""
 
+TIME_MIN, TIME_MAX = 1.5e9, 4e9
+"""The times that count as the end of a limit, in Unix seconds: the years 2017 to 2096."""
+
 _SENTENCES = ("message", "msg", "detail", "error_description", "error", "raw", "title", "errors")
 _CODES = ("code", "type", "status", "reason", "__type", "error_code", "status_code", "quotaId")
+_RESETS = "resets_at"
 _DELAYS = ("retryDelay", "retry_after", "retry_after_seconds", "resets_in_seconds")
 
 
@@ -28,12 +33,14 @@ class ErrorDetails(NamedTuple):
     """The details in the body of an error.
 
     `sentences` are the messages in order, without duplicates. `codes` are in lower case. `delays`
-    are the unparsed values of fields that ask for a delay.
+    are the unparsed values of fields that ask for a delay. `resets_at` is when a limit ends, in
+    Unix seconds.
     """
 
     sentences: tuple[str, ...] = ()
     codes: tuple[str, ...] = ()
     delays: tuple[str, ...] = ()
+    resets_at: float | None = None
 
     @property
     def summary(self) -> str:
@@ -63,7 +70,8 @@ def parse_error_body(body: bytes) -> ErrorDetails:
         for place in (_SENTENCES, _CODES, _DELAYS)
     }
     codes = tuple(code.lower() for code in by_place[_CODES])
-    return ErrorDetails(by_place[_SENTENCES], codes, by_place[_DELAYS])
+    resets = next((value for name, value in found if name == _RESETS), "")
+    return ErrorDetails(by_place[_SENTENCES], codes, by_place[_DELAYS], _seconds(resets))
 
 
 def is_error(body: bytes) -> bool:
@@ -91,7 +99,7 @@ def _search(content: object, depth: int) -> Iterator[tuple[str, str]]:
     if not isinstance(content, dict):
         return
     table = cast("dict[str, Any]", content)
-    for name in (*_SENTENCES, *_CODES, *_DELAYS):
+    for name in (*_SENTENCES, *_CODES, *_DELAYS, _RESETS):
         value = table.get(name)
         if isinstance(value, str):
             yield from _search_text(name, value.strip()[:TEXT_CHARS_MAX], depth)
@@ -113,3 +121,16 @@ def _search_text(name: str, text: str, depth: int) -> Iterator[tuple[str, str]]:
             return
     if text:
         yield name, text
+
+
+def _seconds(text: str) -> float | None:
+    """Parse a time near ours, as Unix seconds or a date; None for anything else."""
+    try:
+        seconds = float(text) if text.replace(".", "").isdecimal() else _date(text)
+    except ValueError:
+        return None
+    return seconds if TIME_MIN < seconds < TIME_MAX else None
+
+
+def _date(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()

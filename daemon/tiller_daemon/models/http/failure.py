@@ -6,6 +6,7 @@ without secrets.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from tiller_daemon.models.base import ModelError, ModelErrorKind
 from tiller_daemon.models.http.error_body import ErrorDetails, parse_error_body
@@ -61,7 +62,7 @@ def error_from_response(
     kind = kind_of_response(status, details, asked_s)
     return ModelError(
         kind,
-        _sentence(endpoint, kind, status, details),
+        _sentence(endpoint, kind, status, details, None if asked_s is None else now + asked_s),
         status=status,
         retry_after_s=asked_s,
         final=headers.get("x-should-retry", "").lower() == "false",
@@ -75,17 +76,27 @@ def error_from_event(
     details = parse_error_body(body)
     kind = kind_of_event(details, unknown)
     asked_s = retry_after_s({}, 0.0, details)
-    return ModelError(kind, _sentence(endpoint, kind, None, details), retry_after_s=asked_s)
+    sentence = _sentence(endpoint, kind, None, details, None)
+    return ModelError(kind, sentence, retry_after_s=asked_s)
 
 
 def _sentence(
-    endpoint: Endpoint, kind: ModelErrorKind, status: int | None, details: ErrorDetails
+    endpoint: Endpoint,
+    kind: ModelErrorKind,
+    status: int | None,
+    details: ErrorDetails,
+    until: float | None,
 ) -> str:
+    """Return what happened and what to do. `until`, in Unix seconds, is when to try again."""
     match kind:
+        case "authentication" if status == 403 and endpoint.key.forbidden_advice:
+            what = f"refused the request. {endpoint.key.forbidden_advice}"
         case "authentication":
-            what = f"requires a valid key. {endpoint.advice}"
+            what = f"requires a valid {endpoint.key.noun}. {endpoint.advice}"
         case "quota":
-            what = "reports that the quota is used up. Check your plan and billing there."
+            what = f"reports that the quota is used up. {endpoint.key.quota_advice}"
+            until = until or details.resets_at
+            what += f" It ends at {_local_time(until)}." if until else ""
         case "not_found":
             what = "does not have this model or path. Check the model's name and `base_url`."
         case "rate_limit":
@@ -103,3 +114,7 @@ def _sentence(
     code = "" if status is None else f" (HTTP {status})"
     summary = endpoint.quote(details.summary)
     return f"{endpoint} {what}{code}" + (f" It said: {summary}" if summary else "")
+
+
+def _local_time(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds).astimezone():%Y-%m-%d %H:%M %Z}"

@@ -58,8 +58,9 @@ _QUOTA = _any_of(
 )
 """The words "quota" and "billing" alone don't count: they also stand for temporary limits."""
 
-_DAILY = _any_of(r"perday|free-models-per-day")
-"""Limits at Gemini and OpenRouter that last until the next day, despite any requested delay."""
+_LASTING = _any_of(r"perday|free-models-per-day", r"subscription_sharing_usage_limit")
+"""Limits at Gemini and OpenRouter that last until the next day, despite any requested delay, and
+the limit of a ChatGPT plan, at which OpenAI demands a pause."""
 
 _POLICY = _any_of(
     r"content[ _-]?filter|content_policy|content policy|responsibleaipolicyviolation",
@@ -99,6 +100,10 @@ _STATUS_OF_CODE = {
     "permission_denied": 403,
     "permission_error": 403,
     "server_error": 500,
+    "subscription_sharing_invalid_user": 401,
+    "subscription_sharing_route_not_supported": 403,
+    "subscription_sharing_unsupported_capability": 400,
+    "subscription_sharing_user_not_eligible": 403,
     "validationexception": 400,
 }
 
@@ -191,7 +196,7 @@ def _overflows(status: int, text: str) -> bool:
 
 def _is_out_of_money(text: str, retry_after_s: float | None) -> bool:
     """Whether the error lasts until the user pays, or until the next day."""
-    if _DAILY.search(text):
+    if _LASTING.search(text):
         return True
     waits = retry_after_s is not None and retry_after_s <= QUOTA_WAIT_S_MAX
     return bool(_QUOTA.search(text)) and not waits

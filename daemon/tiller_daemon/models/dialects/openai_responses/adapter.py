@@ -29,12 +29,13 @@ class OpenAIResponses:
     """A `ModelClient` for one provider.
 
     The base URL of `http` usually ends with `/v1`. The caller must close `http` after the last
-    stream has ended.
+    stream has ended. `for_plan` is for the key of a user's plan.
     """
 
-    def __init__(self, http: HttpClient) -> None:
+    def __init__(self, http: HttpClient, *, for_plan: bool = False) -> None:
         self._http = http
-        self._is_openai = http.host == OPENAI_HOST
+        self._for_plan = for_plan
+        self._is_openai = for_plan or http.host == OPENAI_HOST
         self._without_opaque: set[str] = set()
         """The models that turned out not to support encrypted reasoning."""
 
@@ -61,8 +62,13 @@ class OpenAIResponses:
 
     def _attempt(self, request: ModelRequest, *, opaque: bool) -> AsyncGenerator[ModelEvent]:
         endpoint = self._http.endpoint
-        body = build_body(request, endpoint.base_url, for_openai=self._is_openai, opaque=opaque)
-        decoder = ResponsesDecoder(
-            endpoint, request.model, request.ordinal, request.max_output_tokens
+        body = build_body(
+            request,
+            endpoint.base_url,
+            for_openai=self._is_openai,
+            for_plan=self._for_plan,
+            opaque=opaque,
         )
+        limit = None if self._for_plan else request.max_output_tokens
+        decoder = ResponsesDecoder(endpoint, request.model, request.ordinal, limit)
         return stream_events(self._http.stream(PATH, body, model=request.model), decoder)

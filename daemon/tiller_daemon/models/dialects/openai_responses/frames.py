@@ -10,6 +10,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw, Struct
 
+from tiller_daemon.models.accounts.chatgpt import NAMESPACE
 from tiller_daemon.models.decoding import DECODING_FAILS
 from tiller_daemon.models.dialects.surrogates import SurrogateMender, repair_surrogates
 
@@ -152,8 +153,17 @@ class OutputItem(Struct):
     name: str | None = None
     """The name of the called function."""
 
+    namespace: str | None = None
+    """The namespace of the called function, if it has one."""
+
     arguments: str | None = None
     """The arguments of a call."""
+
+    @property
+    def tool(self) -> str | None:
+        """The name of the called tool. In a namespace that is not ours, there is no such tool."""
+        is_ours = self.namespace in (None, "", NAMESPACE)
+        return self.name if is_ours or not self.name else f"{self.namespace}.{self.name}"
 
 
 class IncompleteDetails(Struct):

@@ -152,7 +152,7 @@ class OutputAssembler:
                         if citation := citation_of(annotation):
                             self._events.add_event(Cited(citation))
             case "function_call":
-                self.start_call(output, item.call_id, item.name)
+                self.start_call(output, item.call_id, item.tool)
                 self.complete_arguments(output, item.arguments or "")
                 if item.status != "incomplete":
                     self.complete_call(output)

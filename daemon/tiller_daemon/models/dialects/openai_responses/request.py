@@ -16,6 +16,11 @@ import msgspec
 from msgspec import Raw, Struct
 
 from tiller_daemon.config.request_options import RESERVED, merge_options
+from tiller_daemon.models.accounts.chatgpt import (
+    NAMESPACE,
+    NAMESPACE_DESCRIPTION,
+    REFUSED_FIELDS,
+)
 from tiller_daemon.models.base import ModelRequest, ToolSpec
 from tiller_daemon.models.dialects.opaque import Origin
 from tiller_daemon.models.dialects.openai_responses.schema import is_strict
@@ -80,18 +85,25 @@ _decode_opaque = msgspec.json.Decoder(OpaqueItem).decode
 
 
 def build_body(
-    request: ModelRequest, base_url: str = "", *, for_openai: bool = False, opaque: bool = True
+    request: ModelRequest,
+    base_url: str = "",
+    *,
+    for_openai: bool = False,
+    for_plan: bool = False,
+    opaque: bool = True,
 ) -> bytes:
     """Return the body that requests a streamed response from the server at `base_url`.
 
-    `for_openai` is for OpenAI's own servers. Without `opaque`, encrypted items are neither sent nor
-    requested.
+    `for_openai` is for OpenAI's own servers. With `for_plan`, the body has nothing that they refuse
+    if a user's plan pays. Without `opaque`, encrypted items are neither sent nor requested.
     """
     origin = Origin(API, base_url, request.model) if opaque else None
     cache = request.history_cache or HistoryCache()
     body: dict[str, Any] = {
         "model": request.model,
-        "input": cache.encode(API, build_input(request, origin)),
+        "input": cache.encode(
+            (API, for_plan), build_input(request, origin, NAMESPACE if for_plan else "")
+        ),
         "stream": True,
         # The provider stores nothing, as each request carries the whole history.
         "store": False,
@@ -108,19 +120,29 @@ def build_body(
         tools = [
             {"type": name, **DEFAULTS.get(name, {}), **fields} for name, fields in hosted.items()
         ]
-        body["tools"] = [*tools, *(_tool(spec) for spec in request.tools)]
+        own = [_tool(spec) for spec in request.tools]
+        body["tools"] = [*tools, *(_in_namespace(own) if for_plan and own else own)]
     if request.max_output_tokens is not None:
         least = OUTPUT_TOKENS_MIN_OPENAI if for_openai else 1
         body["max_output_tokens"] = max(least, request.max_output_tokens)
     if for_openai:
         body["prompt_cache_key"] = request.session_id
-    return msgspec.json.encode(_with_options(body, request))
+    body = _with_options(body, request)
+    if for_plan:
+        body = {name: value for name, value in body.items() if name not in REFUSED_FIELDS}
+    return msgspec.json.encode(body)
 
 
-def build_input(request: ModelRequest, origin: Origin | None) -> list[InputItem | Raw]:
-    """Return the `input` of the body. Only opaque items from `origin` are included."""
+def build_input(
+    request: ModelRequest, origin: Origin | None, namespace: str = ""
+) -> list[InputItem | Raw]:
+    """Return the `input` of the body. Only opaque items from `origin` are included.
+
+    `namespace` is that of the tools, if they have one.
+    """
     cache = request.history_cache or HistoryCache()
-    return cache.builder((API, origin), request.items, lambda: _InputBuilder(origin)).finish()
+    key = (API, origin, namespace)
+    return cache.builder(key, request.items, lambda: _InputBuilder(origin, namespace)).finish()
 
 
 def seal_items(origin: Origin, items: list[bytes]) -> str:
@@ -151,8 +173,9 @@ class _InputBuilder(HistoryBuilder):
     Items of the input are replaced, never changed, because earlier requests may share them.
     """
 
-    def __init__(self, origin: Origin | None) -> None:
+    def __init__(self, origin: Origin | None, namespace: str) -> None:
         self._origin = origin
+        self._named = {"namespace": namespace} if namespace else {}
         self._items: list[InputItem | Raw] = []
         self._ids = CallIds(fits_as_call_id)
         self._pending: list[tuple[OpaqueItem, Raw]] = []
@@ -216,6 +239,7 @@ class _InputBuilder(HistoryBuilder):
                 "call_id": call_id,
                 "name": usable_name(call.name),
                 "arguments": usable_arguments(call.arguments),
+                **self._named,
             }
         )
         self._outputs.append(
@@ -271,6 +295,17 @@ def _image_part(image: Image) -> InputItem:
         # The name is required, and the model may mention it.
         return {"type": "input_file", "filename": DOCUMENT_NAME, "file_data": url}
     return {"type": "input_image", "image_url": url, "detail": "auto"}
+
+
+def _in_namespace(tools: list[InputItem]) -> list[InputItem]:
+    return [
+        {
+            "type": "namespace",
+            "name": NAMESPACE,
+            "description": NAMESPACE_DESCRIPTION,
+            "tools": tools,
+        }
+    ]
 
 
 def _tool(spec: ToolSpec) -> InputItem:

@@ -151,7 +151,7 @@ class ResponsesDecoder(StreamDecoder):
                 output = self._outputs.open(item.type, frame.output_index, item.id, item.call_id)
                 output.phase = item.phase or ""
                 if output.kind == "function_call":
-                    self._outputs.start_call(output, item.call_id, item.name)
+                    self._outputs.start_call(output, item.call_id, item.tool)
                 self._outputs.start_hosted_call(output, item)
             case "response.output_item.done":
                 item = decode_item(frame.item)
