@@ -60,10 +60,7 @@ async def run_gateway(settings: Fleet, places: Places, say: Callable[[str], None
     instance = _own(directory)
     assert settings.name
     host = settings.name
-    task = asyncio.current_task()
-    assert task
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    _cancel_on_signals()
     async with (
         Broker(settings, f"tiller gateway {host}") as broker,
         Client("tiller gateway", places=places) as client,
@@ -98,14 +95,7 @@ async def run_gateway(settings: Fleet, places: Places, say: Callable[[str], None
             tasks=tables.tasks,
             worker=worker,
         )
-        info = HostInfo(
-            host,
-            client.hello.daemon_version,
-            platform.platform(terse=True),
-            str(Path.home()),
-            settings.labels,
-            settings.slots,
-        )
+        info = _info_of(settings, client)
         say(f"{host} is in the fleet, with {settings.slots} slots")
         async with asyncio.TaskGroup() as group:
             group.create_task(lease.keep())
@@ -117,6 +107,24 @@ async def run_gateway(settings: Fleet, places: Places, say: Callable[[str], None
                 agent = Agent(broker, host, client, Path(settings.workspace))
                 group.create_task(agent.run())
             group.create_task(_keep_info(tables.hosts, info, lease, publisher, say))
+
+
+def _cancel_on_signals() -> None:
+    task = asyncio.current_task()
+    assert task
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+
+
+def _info_of(settings: Fleet, client: Client) -> HostInfo:
+    return HostInfo(
+        settings.name or "",
+        client.hello.daemon_version,
+        platform.platform(terse=True),
+        str(Path.home()),
+        settings.labels,
+        settings.slots,
+    )
 
 
 def _own(directory: Path) -> str:
