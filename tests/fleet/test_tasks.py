@@ -104,6 +104,8 @@ def test_a_draining_host_takes_no_tasks(host: Host, origin: Path) -> None:
     assert host.tasks()[task]["state"] == "queued"
     assert not host.tiller("fleet", "drain", host.name, "--undo").returncode
     assert host.ended(task)["state"] == "done"
+    for words in ((), ("--undo",)):
+        assert not host.tiller("fleet", "drain", host.name, *words).returncode
 
 
 def test_a_gateway_that_was_killed_goes_on_with_its_tasks(host: Host, origin: Path) -> None:
@@ -151,3 +153,43 @@ def test_two_hosts_cannot_have_one_name(host: Host, tmp_path: Path) -> None:
         host.daemon.variables = mine
     assert done.returncode
     assert f"another host of the fleet has the name {host.name}" in done.stderr
+
+
+def test_a_task_that_is_submitted_again_with_its_id_is_one_task(host: Host, origin: Path) -> None:
+    go = "--model", playing(host, calls(bash(COMMIT)), text("Added two.")), "--id", "ci-4711"
+    assert host.run("Add two", origin, *go) == ["ci-4711"]
+    assert host.ended("ci-4711")["report"]["branch"] == "fleet-ci-4711-1"
+    (line,) = host.lines("fleet", "run", "Add two", "--repo", str(origin), *go)
+    assert line["state"] == "done"
+    assert [one for one in host.tasks() if "ci-4711" in one] == ["ci-4711"]
+    other = host.tiller("fleet", "run", "Add three", "--repo", str(origin), *go)
+    assert other.returncode == 2
+    assert "there is a task ci-4711 with another prompt" in other.stderr
+
+
+@pytest.mark.parametrize("word", ["a.b", "A", "-a", "x" * 65])
+def test_an_id_that_no_task_may_have_is_refused(host: Host, word: str) -> None:
+    done = host.tiller("fleet", "run", "Go", "--repo", "/nowhere", f"--id={word}")
+    assert done.returncode == 2
+    assert "is no id for a task" in done.stderr
+
+
+def test_tasks_are_taken_in_the_order_of_their_submission(host: Host, origin: Path) -> None:
+    """A given id, which sorts after those that are made, waits no longer than they."""
+    model = "--model", playing(host, text("Done."))
+    assert not host.tiller("fleet", "drain", host.name).returncode
+    (first,) = host.run("Go", origin, *model, "--id", "z1")
+    tasks = [first, *host.run("Go", origin, *model, "--n", "3")]
+    assert not host.tiller("fleet", "drain", host.name, "--undo").returncode
+    sessions = [host.ended(task)["session_id"] for task in tasks]
+    assert sessions[0] in sorted(sessions)[:2], "it began with the first two, in the two slots"
+
+
+def test_a_variable_replaces_a_key_of_the_configuration(host: Host) -> None:
+    host.daemon.variables["TILLER_FLEET__SERVERS"] = '["nats://127.0.0.1:1"]'
+    try:
+        done = host.tiller("fleet", "ls")
+    finally:
+        del host.daemon.variables["TILLER_FLEET__SERVERS"]
+    assert done.returncode
+    assert "127.0.0.1:1" in done.stderr

@@ -31,6 +31,16 @@ def dollars(word: str) -> float:
     return amount
 
 
+def task_id(word: str) -> str:
+    """Read an id that is given for a new task."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", word):
+        raise ArgumentTypeError(
+            f"{word!r} is no id for a task; use up to 64 of a-z, 0-9, - and _, "
+            "beginning with a letter or a digit"
+        )
+    return word
+
+
 def add_fleet_actions(parser: Parser, verb: Callable[..., Parser]) -> None:
     """Add the actions of `tiller fleet`; `verb` makes the parser of each."""
     add = parser.add_subparsers(
@@ -42,7 +52,14 @@ def add_fleet_actions(parser: Parser, verb: Callable[..., Parser]) -> None:
     one.add_argument(
         *("--label", "-l"), action="append", default=[], help="only on hosts with this label"
     )
-    one.option("--n", "N", "submit the task N times", positive)
+    number = one.add_mutually_exclusive_group()
+    number.add_argument("--n", metavar="N", type=positive, help="submit the task N times")
+    number.add_argument(
+        "--id",
+        metavar="ID",
+        type=task_id,
+        help="the task's id; submitted again, the same task is only printed",
+    )
     one.option("--budget", "USD", "stop after spending so many US dollars", dollars)
     one.option("--model", "MODEL", "the model")
     one.option("--agent", "AGENT", "the agent")

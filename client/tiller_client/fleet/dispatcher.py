@@ -152,7 +152,7 @@ class Dispatcher:
                 await self._worker.stop(task)
         free = self._slots - len(self._working)
         if free > 0 and not await self._hosts.get(f"{DRAIN_PREFIX}{self._host}"):
-            for key in sorted(self._open):
+            for key in sorted(self._open, key=lambda key: self._open[key][1]):
                 free -= await self._take(key) if free > 0 else 0
 
     async def _take(self, key: str) -> bool:

@@ -106,8 +106,28 @@ class Orders:
             await self._tasks.write(tasks[-1].id, encode(tasks[-1]), 0)
         return tasks
 
+    async def submit_once(self, task_id: str, spec: TaskSpec) -> Task:
+        """Put a task with this id into the queue, or return the one that is there.
+
+        May be repeated after any error. Raises `UsageError` if that task does something else.
+        """
+        task = Task(task_id, spec, by=self._by)
+        try:
+            await self._tasks.write(task_id, encode(task), 0)
+        except Conflict:
+            found = await self._tasks.get(task_id)
+            if found is None:  # removed at this moment
+                raise
+            task = decode_task(found.value)
+            if task.spec != spec:
+                raise UsageError(
+                    f"there is a task {task_id} with another prompt or other options; "
+                    f"see: tiller fleet status {task_id}"
+                ) from None
+        return task
+
     async def overview(self) -> Overview:
-        """Return all hosts and tasks, oldest first."""
+        """Return all hosts and tasks, sorted by name and id; made ids sort by their time."""
         entries = [one for one in await self._hosts.changes(0) if one.value]
         leases = {one.key: one for one in await self._leases.changes(0) if one.value}
         draining = {one.key for one in entries if one.key.startswith(DRAIN_PREFIX)}
@@ -132,6 +152,8 @@ class Orders:
 
     async def find(self, word: str) -> Record:
         """Return the record of the task with this id, or the only one whose id ends so."""
+        if exact := await self._tasks.get(word):
+            return exact
         found = [
             one
             for one in await self._tasks.changes(0)

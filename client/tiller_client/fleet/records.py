@@ -27,6 +27,8 @@ FINAL: frozenset[State] = frozenset({"done", "cancelled"})
 
 RETRIES_MAX = 100
 
+SHORT_ID_CHARS = 8
+
 
 class Presence(Struct, frozen=True):
     """A sign of life of a host; it expires."""
@@ -118,7 +120,7 @@ class Task(Struct, frozen=True, omit_defaults=True):
     """One task."""
 
     id: str
-    """A ULID."""
+    """A ULID, or what was given: lower-case letters, digits, `-` and `_`."""
     spec: TaskSpec
     """What to do."""
     by: str = ""
@@ -139,6 +141,11 @@ class Task(Struct, frozen=True, omit_defaults=True):
     """Whether it is to stop."""
     report: Report | None = None
     """How it has ended."""
+
+    @property
+    def short_id(self) -> str:
+        """The end of a ULID, or the id that was given."""
+        return self.id[-SHORT_ID_CHARS:] if self.id.isupper() else self.id
 
     @property
     def work_id(self) -> str:

@@ -1,5 +1,6 @@
-"""Reads the table `[fleet]` of the user's configuration."""
+"""Reads the table `[fleet]` of the user's configuration, and variables that replace its keys."""
 
+import os
 import platform
 import re
 import tomllib
@@ -11,7 +12,7 @@ from tiller_client.errors import UsageError
 from tiller_protocol.fleet import Fleet
 from tiller_protocol.places import CONFIG_FILE, Places
 
-TABLE = "fleet"
+TABLE, VARIABLE_PREFIX = "fleet", "TILLER_FLEET__"
 
 
 def read_settings(places: Places) -> Fleet:
@@ -28,13 +29,14 @@ def read_settings(places: Places) -> Fleet:
         raise UsageError(f"{path} can't be read: {error.strerror}") from None
     except ValueError as error:
         raise UsageError(f"{path}: not valid TOML: {error}") from None
-    if TABLE not in values:
+    table = {**values.get(TABLE, {}), **_variables()}
+    if TABLE not in values and not table:
         raise UsageError(
             f"{path} has no table [{TABLE}], which says how to reach the fleet's NATS server; "
             "see docs/fleet.md"
         )
     try:
-        fleet = msgspec.convert(values[TABLE], Fleet)
+        fleet = msgspec.convert(table, Fleet, strict=False)
     except msgspec.ValidationError as error:
         raise UsageError(f"{path}: [{TABLE}]: {error}") from None
     if fleet.key and fleet.workspace:
@@ -50,6 +52,19 @@ def read_settings(places: Places) -> Fleet:
         key=_absolute(places, fleet.key),
         workspace=_absolute(places, fleet.workspace),
     )
+
+
+def _variables() -> dict[str, object]:
+    """The values in the environment: as the daemon reads them, lists in TOML, and text."""
+    found: dict[str, object] = {}
+    for name, text in os.environ.items():
+        if name.startswith(VARIABLE_PREFIX):
+            key = name.removeprefix(VARIABLE_PREFIX).lower()
+            try:
+                found[key] = tomllib.loads(f"v = {text}")["v"] if text[:1] in {"[", '"'} else text
+            except tomllib.TOMLDecodeError:
+                raise UsageError(f"the variable {name} is not valid TOML") from None
+    return found
 
 
 def _absolute(places: Places, path: str) -> str:

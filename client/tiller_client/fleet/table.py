@@ -85,6 +85,11 @@ class Bucket:
 
     async def get(self, key: str) -> Record | None:
         """Return a record."""
+        found = await self._last(key)
+        return found if found and found.value else None
+
+    async def _last(self, key: str) -> Record | None:
+        """Return the last version of a record, also if that is its deletion."""
         subject = entry(self._name, key)
         try:
             found = await self._broker.js.get_last_msg(f"KV_{self._name}", subject, direct=True)
@@ -93,9 +98,8 @@ class Bucket:
         except (TimeoutError, Error, APIError) as error:
             raise Unavailable(str(self._broker.explained(error))) from None
         headers = found.headers or {}
-        if headers.get("KV-Operation") in DELETED:
-            return None
-        value = self._broker.sealing.open(subject, found.data or b"")
+        gone = headers.get("KV-Operation") in DELETED
+        value = b"" if gone else self._broker.sealing.open(subject, found.data or b"")
         return Record(key, value, found.seq or 0, _unix(headers.get("Nats-Time-Stamp", "")))
 
     async def changes(self, after: int) -> list[Record]:
@@ -152,6 +156,9 @@ class Bucket:
             return (await self._broker.js.publish(subject, sealed, headers=headers)).seq
         except APIError as error:
             if is_wrong_last(error):
+                last = None if version else await self._last(key)
+                if last and not last.value:  # a deleted record may be made again
+                    return await self.write(key, value, last.version)
                 raise Conflict(f"{key} was changed meanwhile") from None
             raise Unavailable(str(self._broker.explained(error))) from None
         except (TimeoutError, Error) as error:

@@ -257,7 +257,8 @@ def fence_id(work_id: str) -> str:
 
 
 def _branch(task: Task) -> str:
-    return f"fleet-{task.id[-10:].lower()}-{task.attempt}"
+    short = task.id[-10:].lower() if task.id.isupper() else task.id
+    return f"fleet-{short}-{task.attempt}"
 
 
 def _creation(task: Task, directory: str, commit: str) -> SessionCreate:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # these need the extra `fleet`
     from tiller_client.fleet.orders import Orders
     from tiller_client.fleet.records import Task
 
-PROMPT_CELLS, ID_CHARS = 60, 8
+PROMPT_CELLS = 60
 
 
 def run(arguments: Namespace) -> int:
@@ -123,7 +123,10 @@ async def _run(orders: "Orders", arguments: Namespace) -> int:
         push=arguments.push,
         retries=arguments.retry or 0,
     )
-    tasks = await orders.submit(spec, arguments.n or 1)
+    if arguments.id:
+        tasks = [await orders.submit_once(arguments.id, spec)]
+    else:
+        tasks = await orders.submit(spec, arguments.n or 1)
     for task in tasks:
         print_json(task) if arguments.json else say(task.id)
     if not arguments.wait:
@@ -195,7 +198,7 @@ async def _status(orders: "Orders", arguments: Namespace) -> int:
         if report.message:
             say(f"  {one_line(report.message)}")
         if report.bundle:
-            say(f"  get its branch with: tiller fleet fetch {task.id[-ID_CHARS:]}")
+            say(f"  get its branch with: tiller fleet fetch {task.short_id}")
     return 0
 
 
@@ -282,7 +285,7 @@ def _line(task: "Task", changed_at: float) -> str:
     when = age(max(0.0, time.time() - changed_at))
     state = f"{task.state} on {task.host}" if task.host else task.state
     what = _ending(task) if task.report else state
-    return f"{task.id[-ID_CHARS:]}  {what}  {when}  {cut(one_line(task.spec.prompt), PROMPT_CELLS)}"
+    return f"{task.short_id}  {what}  {when}  {cut(one_line(task.spec.prompt), PROMPT_CELLS)}"
 
 
 def _ending(task: "Task") -> str:
