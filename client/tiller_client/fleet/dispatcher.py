@@ -35,6 +35,9 @@ from tiller_client.fleet.table import Conflict, Record, Table, Unavailable
 POLL_S = 5.0
 """Longest time between two looks at the tables; changes wake the loop at once."""
 
+LOOK_S = LEASE_S / 3
+"""Time between two looks for lost hosts."""
+
 GRACE_S = LEASE_S
 """How long a lease must be seen to be missing before its host counts as lost: after an outage of
 the broker, all leases are missing for a moment."""
@@ -94,10 +97,13 @@ class Dispatcher:
         """The tasks that have not ended, with the version of their record."""
         self._working: dict[str, asyncio.Task[None]] = {}
         """What runs here, by `work_id`."""
+        self._all: set[asyncio.Task[None]] = set()
+        self._freed = asyncio.Event()
         self._stopping: set[str] = set()
         self._ending: set[str] = set()
         """What only has to report its end and to tidy up."""
         self._missing_since: dict[str, float] = {}
+        self._looked_at = -LOOK_S
 
     @property
     def working(self) -> Collection[str]:
@@ -114,10 +120,23 @@ class Dispatcher:
                     self._missing_since.clear()
                     await asyncio.sleep(RETRY_S)
                 else:
-                    await self._tasks.changed(POLL_S)
+                    await self._wait()
         finally:
-            for work in self._working.values():
+            for work in self._all:
                 work.cancel()
+
+    async def _wait(self) -> None:
+        """Wait until a task has changed or a slot is free."""
+        waits = [
+            asyncio.create_task(self._tasks.changed(POLL_S)),
+            asyncio.create_task(self._freed.wait()),
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
+        self._freed.clear()
 
     async def step(self) -> None:
         """Look at the tables once, and act; raises `Unavailable`."""
@@ -125,7 +144,10 @@ class Dispatcher:
             self._note(record)
         if self._lease.left_s > 0:
             await self._serve()
-        await self._find_lost()
+        now = asyncio.get_running_loop().time()
+        if now - self._looked_at >= LOOK_S:
+            self._looked_at = now
+            await self._find_lost(now)
 
     def _note(self, record: Record) -> None:
         self._cursor = max(self._cursor, record.version)
@@ -171,18 +193,26 @@ class Dispatcher:
     def _begin(self, task: Task) -> None:
         work_id = task.work_id
         work = self._working[work_id] = asyncio.create_task(self._work(task))
+        self._all.add(work)
 
         def forget(_: object) -> None:
-            self._working.pop(work_id, None)
-            self._stopping.discard(work_id)
-            self._ending.discard(work_id)
+            self._all.discard(work)
+            self._leave(work_id)
 
         work.add_done_callback(forget)
+
+    def _leave(self, work_id: str) -> None:
+        """Free the slot of an attempt."""
+        if self._working.pop(work_id, None):
+            self._stopping.discard(work_id)
+            self._ending.discard(work_id)
+            self._freed.set()
 
     async def _work(self, task: Task) -> None:
         report = await self._worker.work(task, partial(self._confirm, task))
         self._ending.add(task.work_id)
         await self._amend(task, lambda current: ended(current, report))
+        self._leave(task.work_id)
         await self._worker.release(task)
 
     async def _confirm(self, task: Task, session_id: str, commit: str) -> None:
@@ -220,7 +250,7 @@ class Dispatcher:
     def _is_ours(self, task: Task, work_id: str) -> bool:
         return task.is_of(self._lease.instance) and task.work_id == work_id
 
-    async def _find_lost(self) -> None:
+    async def _find_lost(self, now: float) -> None:
         """Declare tasks lost whose hosts have been away for long enough, or were set up anew."""
         running = {task.instance for task, _ in self._open.values() if task.state == "running"}
         if not running - {self._lease.instance}:
@@ -228,7 +258,6 @@ class Dispatcher:
             return
         leases = [one.value for one in await self._leases.changes(0) if one.value]
         present = {self._lease.instance, *(decode_presence(one).instance for one in leases)}
-        now = asyncio.get_running_loop().time()
         self._missing_since = {one: self._missing_since.get(one, now) for one in running - present}
         for key, (task, version) in list(self._open.items()):
             since = self._missing_since.get(task.instance, now)

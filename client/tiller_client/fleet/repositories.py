@@ -14,7 +14,12 @@ from pathlib import Path
 from tiller_client.errors import TillerError
 
 BRANCH = "tiller-fleet"
-"""What is checked out in a clone, for the daemon: a branch that nobody uses."""
+"""What is checked out in a clone, for the daemon: a branch with one commit without files."""
+
+EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+"""What git calls a tree without files."""
+
+AS_TILLER = ("-c", "user.name=tiller", "-c", "user.email=tiller@localhost")
 
 PROTOCOLS = "https:http:ssh:git:file"
 """The transports that git may use. Others, such as `ext`, run a command that is in the address."""
@@ -43,11 +48,12 @@ class Repositories:
             if not (clone / ".git" / "HEAD").exists():
                 clone.mkdir(parents=True, exist_ok=True)
                 await _git(None, "init", "--quiet", "--initial-branch", BRANCH, str(clone))
+                empty = await _git(clone, *AS_TILLER, "commit-tree", EMPTY_TREE, "-m", "Empty")
+                await _git(clone, "update-ref", f"refs/heads/{BRANCH}", empty)
             await _git(clone, "config", "remote.origin.url", address)
             refspec = "+refs/heads/*:refs/remotes/origin/*"
             await _git(clone, "fetch", "--quiet", "--prune", "--tags", "--force", "origin", refspec)
             commit = await self._commit(clone, ref)
-            await _git(clone, "update-ref", f"refs/heads/{BRANCH}", commit)
             return clone, commit
 
     async def _commit(self, clone: Path, ref: str) -> str:
