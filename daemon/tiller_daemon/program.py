@@ -121,7 +121,9 @@ def _absolute(path: str) -> Path:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="tillerd", description="The daemon that owns coding-agent sessions."
+        prog="tillerd",
+        description="The daemon that owns coding-agent sessions.",
+        epilog="tillerd VERB … does the same as tiller VERB …",
     )
     parser.add_argument(
         "--config", type=_absolute, metavar="FILE", help="read this configuration file"

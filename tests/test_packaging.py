@@ -1,0 +1,36 @@
+"""What gets installed: the programs, and the files beside them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TILLERD = Path(sys.executable).with_name("tillerd")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["schema"], 0, '"$schema"'),
+        (["acp", "--help"], 0, "usage: tiller acp"),
+        (["exce", "hello"], 2, "did you mean: tiller exec?"),
+        (["--version"], 0, "tillerd "),
+        (["--check-config"], 0, "The configuration is valid"),
+    ],
+)
+def test_tillerd_with_a_verb_is_tiller(
+    tmp_path: Path, words: list[str], status: int, said: str
+) -> None:
+    """`uvx tillerd VERB` can run only the program that is named like the package."""
+    environment = {"TILLER_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [TILLERD, *words],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == status, done.stderr
+    assert said in done.stdout + done.stderr
