@@ -10,6 +10,7 @@ import trio
 
 from e2e.gates import Gate
 from e2e.words import bash, calls, hang, read, said_in, text
+from support.command_line import CommandLine
 from support.daemon import CONFIG, Daemon
 from support.editor import Editor, Json, RpcError, an_editor, selected, words
 from support.frontend import Frontend
@@ -79,6 +80,22 @@ async def test_capabilities_that_are_null_or_malformed_are_absent(
 async def test_no_login_is_needed(editor: Editor) -> None:
     with pytest.raises(RpcError, match="no login is needed"):
         await editor.ask("authenticate", methodId="any")
+
+
+@pytest.mark.parametrize(
+    "capabilities", [{"auth": {"terminal": True}}, {"_meta": {"terminal-auth": True}}]
+)
+async def test_a_client_with_a_terminal_can_set_tiller_up(
+    editor: Editor, daemon: Daemon, workspace: Path, capabilities: Json
+) -> None:
+    """The words of the method follow the agent's command, or by the registry replace its words."""
+    assert (await editor.start())["authMethods"] == []
+    [method] = (await editor.start(**capabilities))["authMethods"]
+    assert (method["type"], method["args"]) == ("terminal", ["init"])
+    tiller = CommandLine(daemon, workspace)
+    appended = tiller("acp", *method["args"])
+    assert appended == tiller(*method["args"])
+    assert "scripted" in appended.out + appended.err
 
 
 async def test_a_loaded_session_shows_its_conversation(

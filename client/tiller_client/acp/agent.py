@@ -52,6 +52,15 @@ NO_LOGIN = (
     "from places that its configuration names; to see which keys are missing, run: tiller doctor"
 )
 
+SETUP = {
+    "id": "init",
+    "name": "Set up tiller",
+    "description": "Finds a model and writes a configuration, in a terminal (tiller init)",
+    "type": "terminal",
+    "args": ["init"],
+}
+"""A login: clients run `tiller acp init`, or by the registry's rules `tiller init`."""
+
 _BAD_INPUT = frozenset({"bad_message", "empty_input", "too_large", "invalid_settings"})
 
 _DAEMON_FAULTS = frozenset({"internal", "shutting_down", "unavailable"})
@@ -176,7 +185,7 @@ class Agent:
         return {
             "protocolVersion": schema.PROTOCOL_VERSION,
             "agentInfo": {"name": "tiller", "title": "tiller", "version": version("tillerd")},
-            "authMethods": [],
+            "authMethods": [SETUP] if params.client.terminal_login else [],
             "agentCapabilities": {
                 "loadSession": True,
                 "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},

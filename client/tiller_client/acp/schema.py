@@ -10,6 +10,9 @@ from msgspec import Raw, Struct
 
 PROTOCOL_VERSION = 1
 
+TERMINAL_LOGIN = (("auth", "terminal"), ("_meta", "terminal-auth"))
+"""Where a client says that it supports logins in a terminal: in ACP, and before ACP had them."""
+
 _Kind = TypeVar("_Kind")
 
 
@@ -42,6 +45,8 @@ class ClientCapabilities(Struct, frozen=True):
     but a convention of Zed and other clients."""
     shows_queue: bool = False
     """Whether the client knows our extensions, and shows the queue."""
+    terminal_login: bool = False
+    """Whether the client can run this program in a terminal, for a login."""
 
 
 class InitializeParams(Wire, frozen=True):
@@ -62,6 +67,7 @@ class InitializeParams(Wire, frozen=True):
             compaction=isinstance(_member(told, "session", "compaction"), dict),
             terminal_output=_member(told, "_meta", "terminal_output") is True,
             shows_queue=_member(told, "_meta", "tiller") is True,
+            terminal_login=True in (_member(told, *path) for path in TERMINAL_LOGIN),
         )
 
     @property

@@ -31,7 +31,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     if "_ARGCOMPLETE" in os.environ:
         from tiller_client.command_line.completion import complete
 
-        complete(_parser(""))
+        complete(all_verbs())
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
     host = take_host(words)
@@ -93,6 +93,11 @@ def _parser(verb: str) -> argparse.ArgumentParser:
     for builder in builders or VERBS:
         builder(add)
     return parser
+
+
+def all_verbs() -> argparse.ArgumentParser:
+    """Return the parser of all verbs, for completion and for the man page."""
+    return _parser("")
 
 
 def _helps() -> dict[str, str]:

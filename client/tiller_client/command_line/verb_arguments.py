@@ -324,10 +324,15 @@ def _add_rest(add: AddParser) -> None:
     parser = _verb(add, "acp", "acp", "speak the Agent Client Protocol with an editor on stdio")
     add_choices(parser)
     add_rules(parser)
+    text = "run tiller init instead; editors do so for a login"
+    parser.add_argument("setup", nargs="?", choices=("init",), help=text)
     parser = _verb(add, "schema", "schema", "print the protocol as JSON Schema")
     parser.flag("--typescript", "print TypeScript types instead")
     parser = _verb(add, "completions", "completions", "print a shell completion script for tiller")
     parser.add_argument("shell", choices=("bash", "zsh", "fish"))
+    text = "print the lines that load tiller's plugin in an editor"
+    parser = _verb(add, "machine.editors", "editors", text)
+    parser.add_argument("editor", choices=("nvim",))
     parser = _verb(add, "demo", "demo", "see tiller work with real tools, without a key or network")
     parser.flag("--remove", "remove the demo's files at the end")
 
@@ -346,6 +351,6 @@ VERBS: dict[Callable[[AddParser], None], tuple[str, ...]] = {
     ),
     _add_daemon: ("daemon",),
     _add_fleet: ("gateway", "fleet"),
-    _add_rest: ("rpc", "acp", "schema", "completions", "demo"),
+    _add_rest: ("rpc", "acp", "schema", "completions", "editors", "demo"),
 }
 """The verbs that each function adds, in the order in which help lists them."""
