@@ -1,12 +1,13 @@
 """What gets installed: the programs, and the files beside them."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-TILLERD = Path(sys.executable).with_name("tillerd")
+TILLER, TILLERD = (Path(sys.executable).with_name(name) for name in ("tiller", "tillerd"))
 
 
 @pytest.mark.parametrize(
@@ -34,3 +35,10 @@ def test_tillerd_with_a_verb_is_tiller(
     )
     assert done.returncode == status, done.stderr
     assert said in done.stdout + done.stderr
+
+
+def test_the_plugin_for_neovim_is_where_its_lines_say() -> None:
+    done = subprocess.run([TILLER, "editors", "nvim"], capture_output=True, text=True, check=True)
+    [lazy, plain] = re.findall(r'"(.+)"', done.stdout)
+    assert lazy == plain
+    assert Path(plain, "plugin/tiller.lua").exists()

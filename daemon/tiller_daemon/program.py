@@ -1,6 +1,5 @@
 """The program `tillerd`: parses arguments, loads the configuration, sets up logging, and runs."""
 
-import argparse
 import logging
 import os
 import sys
@@ -12,8 +11,8 @@ from typing import TextIO, cast
 import structlog
 import trio
 
-from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.app import serve
+from tiller_daemon.arguments import parser
 from tiller_daemon.config import Configuration, ConfigurationError, load_configuration
 from tiller_daemon.isolation import untrusted_entries
 from tiller_daemon.options import Options
@@ -34,7 +33,7 @@ def run(arguments: Sequence[str]) -> int:
 
     0 means that the daemon was stopped, or that another daemon is already running.
     """
-    parsed = _parser().parse_args(arguments)
+    parsed = parser().parse_args(arguments)
     if home := os.environ.get("TILLER_HOME"):
         # Hooks and commands inherit it, and run in other directories.
         os.environ["TILLER_HOME"] = str(Path(home).absolute())
@@ -113,61 +112,6 @@ class _StandardError:
 
     def flush(self) -> None:
         """Do nothing: lines are not buffered."""
-
-
-def _absolute(path: str) -> Path:
-    return Path(path).absolute()
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="tillerd",
-        description="The daemon that owns coding-agent sessions.",
-        epilog="tillerd VERB … does the same as tiller VERB …",
-    )
-    parser.add_argument(
-        "--config", type=_absolute, metavar="FILE", help="read this configuration file"
-    )
-    parser.add_argument(
-        "--state", type=Path, metavar="DIR", help="keep the sessions' log in this directory"
-    )
-    parser.add_argument(
-        "--runtime", type=Path, metavar="DIR", help="make the sockets in this directory"
-    )
-    parser.add_argument(
-        "--after-crash",
-        metavar="STAMP",
-        default="",
-        help="for frontends, after a crash: start only if the token file still has this stamp "
-        "(inode-mtime), which means that no other daemon has been started since",
-    )
-    parser.add_argument(
-        "--log-format",
-        choices=("json", "console"),
-        default=None,
-        help="the format of lines on stderr (default: console on a terminal, else json)",
-    )
-    parser.add_argument(
-        "-c",
-        dest="override",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="set a key of the configuration",
-    )
-    parser.add_argument(
-        "--check-config", action="store_true", help="check the configuration and exit"
-    )
-    parser.add_argument("--check-log", action="store_true", help="check the sessions' log and exit")
-    parser.add_argument(
-        "--sandboxed",
-        nargs=argparse.REMAINDER,
-        metavar="CMD",
-        help="run a command in the sandbox for models' commands (without CMD: describe the "
-        "sandbox) and exit",
-    )
-    parser.add_argument("--version", action="version", version=f"tillerd {DAEMON_VERSION}")
-    return parser
 
 
 def _fail(error: Exception, status: int) -> int:
