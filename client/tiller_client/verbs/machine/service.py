@@ -88,7 +88,7 @@ def _install(places: Places, service: Service, definition: Definition, *, json: 
     if cache := _cache_of(Path(sys.prefix)):
         raise TillerError(
             f"this tiller is in the cache {cache}, which may be emptied at any time; first install "
-            "tiller from a checkout, with: uv tool install . (or: pipx install .)"
+            "tiller, with: uv tool install tillerd (or: pipx install tillerd)"
         )
     service.file.parent.mkdir(parents=True, exist_ok=True)
     draft = service.file.with_name(f".{service.file.name}.new")
