@@ -1,5 +1,6 @@
-"""What gets installed: the programs, and the files beside them."""
+"""What gets installed and published: the programs, and the files beside them."""
 
+import json
 import re
 import subprocess
 import sys
@@ -7,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tiller_protocol import VERSION
+
+ROOT = Path(__file__).parents[1]
 TILLER, TILLERD = (Path(sys.executable).with_name(name) for name in ("tiller", "tillerd"))
 
 
@@ -42,3 +46,21 @@ def test_the_plugin_for_neovim_is_where_its_lines_say() -> None:
     [lazy, plain] = re.findall(r'"(.+)"', done.stdout)
     assert lazy == plain
     assert Path(plain, "plugin/tiller.lua").exists()
+
+
+def test_workflows_use_actions_at_fixed_commits() -> None:
+    """A tag can be moved to other code."""
+    used = [
+        use
+        for file in (ROOT / ".github/workflows").iterdir()
+        for use in re.findall(r"uses: *(.+)", file.read_text(encoding="utf-8"))
+    ]
+    assert len(used) > 5
+    for use in used:
+        assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", use)
+
+
+def test_the_extension_for_vs_code_has_the_version_of_tiller() -> None:
+    for name in ("package.json", "package-lock.json"):
+        file = ROOT / "client/editors/vscode" / name
+        assert json.loads(file.read_text(encoding="utf-8"))["version"] == VERSION
