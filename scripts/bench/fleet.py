@@ -1,7 +1,10 @@
 """Measures a link over the fleet beside the daemon's own socket: submissions, and publications.
 
-Run as `fleet.py [ROUNDS]`. It starts a NATS server, a daemon, and both ends of a link, each
-in its own process on this machine. A publication's delay is the time from its arrival at the
+Run as `fleet.py [ROUNDS]`. With `fleet.py gateway [SESSIONS …]`, it measures a gateway instead: its
+memory and CPU time for 1, 100 and 1,000 sessions with one short turn each, the size of the stream,
+and 50 tasks that answer at once, in 8 slots.
+
+It starts a NATS server, a daemon, and both ends of a link, each in its own process on this machine. A publication's delay is the time from its arrival at the
 daemon's own socket to its arrival at the link's.
 """
 
@@ -23,7 +26,8 @@ sys.path[:0] = [str(ROOT / "tests")]
 from support.daemon import Daemon  # noqa: E402 - found there
 from support.far_homes import FarHome  # noqa: E402
 from support.far_host import GATEWAY, ROLES, FarHost, url  # noqa: E402
-from support.fleet import Broker  # noqa: E402
+from support.fleet import Broker, Host, repository  # noqa: E402
+from tiller_client.api.blocking import Client  # noqa: E402
 from tiller_client.connecting.connection import DaemonConnection  # noqa: E402
 from tiller_client.connecting.hosts import remote_daemon  # noqa: E402
 from tiller_client.connecting.runtime import know_remote  # noqa: E402
@@ -34,9 +38,15 @@ from tiller_protocol.codec import decode_event  # noqa: E402
 from tiller_protocol.events import TurnEnded  # noqa: E402
 from tiller_protocol.ops import Replay, SessionConfigure, SessionCreate, UserInput  # noqa: E402
 from tiller_protocol.places import Places, find_places  # noqa: E402
+from tiller_protocol.settings import Settings  # noqa: E402
 
 ROUNDS = 300
 PIECES = 300
+
+TASKS, SLOTS = 50, 8
+SHORT_PIECES = 20
+SETTLE_S = 10.0
+"""After the last turn, until the gateway has published everything."""
 
 FAR_END = "far-end"
 """The first argument of the process with the far end of the link."""
@@ -126,8 +136,70 @@ def serve_far_end(address: str, home: str) -> None:
         sys.stdin.read()
 
 
+def measure_gateway(counts: list[int]) -> None:
+    """Measure and print."""
+    with ExitStack() as stack:
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        (root / "h").mkdir()
+        broker = stack.enter_context(Broker(root))
+        host = stack.enter_context(Host(root / "h", "host", broker, f"slots = {SLOTS}"))
+        words = "word " * 100
+        host.daemon.play(
+            "main", ScriptStep(parts=(TextPart(words, pieces=SHORT_PIECES),), repeat=True)
+        )
+        assert host.gateway
+        work = root / "work"
+        work.mkdir()
+        made = 0
+        with Client("bench", environ=host.daemon.variables) as client:
+            for count in counts:
+                before = _cpu_s(host.gateway.pid)
+                for _ in range(count - made):
+                    _turn(client, work)
+                time.sleep(SETTLE_S)
+                used = _cpu_s(host.gateway.pid) - before
+                memory, disk = _rss(host.gateway.pid), _size(root / "js")
+                print(
+                    f"{count:5} sessions: {memory / 1e6:.0f} MB in memory, "
+                    f"{1000 * used / (count - made):.1f} CPU ms a session with a turn, "
+                    f"{disk / 1e6:.2f} MB on the broker's disk",
+                    flush=True,
+                )
+                made = count
+        origin = repository(root / "origin")
+        began = time.perf_counter()
+        done = host.tiller("fleet", "run", "Go", "--repo", str(origin), "--n", str(TASKS), "--wait")
+        assert not done.returncode, done.stderr
+        print(f"{TASKS / (time.perf_counter() - began):.2f} tasks a second in {SLOTS} slots")
+
+
+def _turn(client: Client, workspace: Path) -> None:
+    session = client.create_session(workspace, Settings())
+    with session.follow() as events:
+        session.send("Go")
+        for event in events:
+            if isinstance(event.body, TurnEnded):
+                return
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _rss(pid: int) -> int:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _size(directory: Path) -> int:
+    return int(subprocess.check_output(["du", "-sb", directory]).split()[0])
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == [FAR_END]:
         serve_far_end(*sys.argv[2:])
+    elif sys.argv[1:2] == ["gateway"]:
+        measure_gateway([int(word) for word in sys.argv[2:]] or [1, 100, 1000])
     else:
         main(int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from tiller_client.fleet.broker import LEASE_S
-from tiller_client.fleet.dispatcher import Confirm, Dispatcher
+from tiller_client.fleet.dispatcher import Confirm, Dispatcher, Tables
 from tiller_client.fleet.lease import Lease
 from tiller_client.fleet.records import Report, Task, TaskSpec, cancelled, decode_task, encode
 from tiller_client.fleet.table import Conflict, Record, Unavailable
@@ -205,9 +205,9 @@ class Host:
             (),
             self.slots,
             lease=lease,
-            leases=View(world.leases, self),
-            hosts=View(world.hosts, self),
-            tasks=View(world.tasks, self),
+            tables=Tables(
+                View(world.leases, self), View(world.hosts, self), View(world.tasks, self)
+            ),
             worker=self,
         )
         async with asyncio.TaskGroup() as group:

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec import structs
 
@@ -50,6 +50,14 @@ DRAIN_PREFIX = "drain."
 """Begins the keys, in the table of hosts, of hosts that take no more tasks."""
 
 
+class Tables(NamedTuple):
+    """The fleet's tables."""
+
+    leases: Table
+    hosts: Table
+    tasks: Table
+
+
 class Worker(Protocol):
     """Does tasks on this host."""
 
@@ -79,18 +87,14 @@ class Dispatcher:
         slots: int,
         *,
         lease: Lease,
-        leases: Table,
-        hosts: Table,
-        tasks: Table,
+        tables: Tables,
         worker: Worker,
     ) -> None:
         self._host = host
         self._labels = frozenset(labels)
         self._slots = slots
         self._lease = lease
-        self._leases = leases
-        self._hosts = hosts
-        self._tasks = tasks
+        self._tables = tables
         self._worker = worker
         self._cursor = 0
         self._open: dict[str, tuple[Task, int]] = {}
@@ -128,7 +132,7 @@ class Dispatcher:
     async def _wait(self) -> None:
         """Wait until a task has changed or a slot is free."""
         waits = [
-            asyncio.create_task(self._tasks.changed(POLL_S)),
+            asyncio.create_task(self._tables.tasks.changed(POLL_S)),
             asyncio.create_task(self._freed.wait()),
         ]
         try:
@@ -140,7 +144,7 @@ class Dispatcher:
 
     async def step(self) -> None:
         """Look at the tables once, and act; raises `Unavailable`."""
-        for record in await self._tasks.changes(self._cursor):
+        for record in await self._tables.tasks.changes(self._cursor):
             self._note(record)
         if self._lease.left_s > 0:
             await self._serve()
@@ -173,7 +177,7 @@ class Dispatcher:
                 self._stopping.add(work_id)
                 await self._worker.stop(task)
         free = self._slots - len(self._working)
-        if free > 0 and not await self._hosts.get(f"{DRAIN_PREFIX}{self._host}"):
+        if free > 0 and not await self._tables.hosts.get(f"{DRAIN_PREFIX}{self._host}"):
             for key in sorted(self._open, key=lambda key: self._open[key][1]):
                 free -= await self._take(key) if free > 0 else 0
 
@@ -184,7 +188,7 @@ class Dispatcher:
             return False
         task = taken(task, self._host, self._lease.instance)
         with suppress(Conflict):
-            version = await self._tasks.write(key, encode(task), version)
+            version = await self._tables.tasks.write(key, encode(task), version)
             self._open[key] = task, version
             self._begin(task)
             return True
@@ -236,11 +240,11 @@ class Dispatcher:
         """Change the record of an attempt, unless it is not this host's any more; retries."""
         while True:
             try:
-                found = await self._tasks.get(task.id)
+                found = await self._tables.tasks.get(task.id)
                 current = decode_task(found.value) if found else None
                 if not found or not current or not self._is_ours(current, task.work_id):
                     return False
-                await self._tasks.write(task.id, encode(change(current)), found.version)
+                await self._tables.tasks.write(task.id, encode(change(current)), found.version)
                 return True
             except Conflict:
                 continue
@@ -256,14 +260,14 @@ class Dispatcher:
         if not running - {self._lease.instance}:
             self._missing_since.clear()
             return
-        leases = [one.value for one in await self._leases.changes(0) if one.value]
+        leases = [one.value for one in await self._tables.leases.changes(0) if one.value]
         present = {self._lease.instance, *(decode_presence(one).instance for one in leases)}
         self._missing_since = {one: self._missing_since.get(one, now) for one in running - present}
         for key, (task, version) in list(self._open.items()):
             since = self._missing_since.get(task.instance, now)
             if task.state == "running" and now - since >= GRACE_S:
                 with suppress(Conflict):
-                    await self._tasks.write(key, encode(lost(task)), version)
+                    await self._tables.tasks.write(key, encode(lost(task)), version)
 
 
 class Confirm(Protocol):

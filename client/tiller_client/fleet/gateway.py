@@ -7,7 +7,6 @@ import platform
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec import structs
 
@@ -16,7 +15,7 @@ from tiller_client.errors import LinkLost, UsageError
 from tiller_client.fleet import names
 from tiller_client.fleet.agent import Agent
 from tiller_client.fleet.broker import Broker
-from tiller_client.fleet.dispatcher import Dispatcher
+from tiller_client.fleet.dispatcher import Dispatcher, Tables
 from tiller_client.fleet.guard import Guard, clock
 from tiller_client.fleet.inbox import Inbox
 from tiller_client.fleet.lease import Lease
@@ -25,7 +24,7 @@ from tiller_client.fleet.publisher import Publisher, is_delta
 from tiller_client.fleet.reception import Reception
 from tiller_client.fleet.records import HostInfo, decode_host, encode
 from tiller_client.fleet.repositories import Repositories
-from tiller_client.fleet.table import Bucket, Conflict, Unavailable
+from tiller_client.fleet.table import Bucket, Conflict, Table, Unavailable
 from tiller_client.fleet.worker import SessionWorker
 from tiller_protocol.fleet import Fleet
 from tiller_protocol.ids import ULID_RANDOM_BYTES, Ulids
@@ -36,12 +35,6 @@ LOCK, INSTANCE, REPOSITORIES = "gateway.lock", "instance", "repositories"
 
 INFO_S = 10.0
 """How often the host's entry is brought up to date."""
-
-
-class _Tables(NamedTuple):
-    leases: Bucket
-    hosts: Bucket
-    tasks: Bucket
 
 
 def gateway_directory(places: Places) -> Path:
@@ -68,7 +61,7 @@ async def run_gateway(settings: Fleet, places: Places, say: Callable[[str], None
     ):
         await broker.prepare()
         buckets = (names.LEASES, names.HOSTS, names.TASKS)
-        tables = _Tables(*(Bucket(broker, name) for name in buckets))
+        tables = Tables(*(Bucket(broker, name) for name in buckets))
         guard = Guard(directory)
         lease = Lease(tables.leases, host, instance, guard.renewed, clock)
         if not await lease.renew():
@@ -90,9 +83,7 @@ async def run_gateway(settings: Fleet, places: Places, say: Callable[[str], None
             settings.labels,
             settings.slots,
             lease=lease,
-            leases=tables.leases,
-            hosts=tables.hosts,
-            tasks=tables.tasks,
+            tables=tables,
             worker=worker,
         )
         info = _info_of(settings, client)
@@ -144,7 +135,7 @@ def _own(directory: Path) -> str:
 
 
 async def _keep_info(
-    hosts: Bucket, info: HostInfo, lease: Lease, publisher: Publisher, say: Callable[[str], None]
+    hosts: Table, info: HostInfo, lease: Lease, publisher: Publisher, say: Callable[[str], None]
 ) -> None:
     """Keep the host's entry up to date, and tell the user about problems."""
     told = ""
