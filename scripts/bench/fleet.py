@@ -4,8 +4,9 @@ Run as `fleet.py [ROUNDS]`. With `fleet.py gateway [SESSIONS …]`, it measures 
 memory and CPU time for 1, 100 and 1,000 sessions with one short turn each, the size of the stream,
 and 50 tasks that answer at once, in 8 slots.
 
-It starts a NATS server, a daemon, and both ends of a link, each in its own process on this machine. A publication's delay is the time from its arrival at the
-daemon's own socket to its arrival at the link's.
+It starts a NATS server, a daemon, and both ends of a link, each in its own process on this machine.
+A publication's delay is the time from its arrival at the daemon's own socket to its arrival at the
+link's.
 """
 
 import os
