@@ -38,6 +38,7 @@ class WorktreeList(Op, frozen=True, tag="worktree_list"):
     workspace: Annotated[
         str | None, doc("Only worktrees of the repository around this directory. Default: all.")
     ] = None
+    name: Annotated[BranchName, doc("Only worktrees with this name. Default: all.")] = ""
 
 
 class WorktreeSummary(Struct, frozen=True, omit_defaults=True):

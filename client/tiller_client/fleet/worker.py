@@ -85,7 +85,6 @@ class SessionWorker:
         self._guard = guard
         self._changes: dict[str, asyncio.Event] = {}
         self._stopped: set[str] = set()
-        self._sessions: dict[str, str] = {}
 
     def note(self, session_id: str) -> None:
         """A session has new events."""
@@ -115,7 +114,7 @@ class SessionWorker:
         """Remove the worktree, which can be restored for some days."""
         self._stopped.discard(task.work_id)
         with suppress(TillerError):
-            if worktree := await self._worktree(self._sessions.pop(task.work_id, "")):
+            if worktree := await self._worktree(task):
                 await self._submit_once(
                     WorktreeRemove(worktree.id, force=True), f"{task.work_id}.rm"
                 )
@@ -126,7 +125,7 @@ class SessionWorker:
         create = _creation(task, str(clone / spec.directory), commit)
         created = await self._submit_once(create, f"{task.work_id}.create")
         assert isinstance(created, Created)
-        session_id = self._sessions[task.work_id] = created.session_id
+        session_id = created.session_id
         if spec.retries:
             self._guard.watch(fence_id(task.work_id), session_id)
         await confirm(session_id, commit)
@@ -192,7 +191,7 @@ class SessionWorker:
         self, task: Task, clone: Path, commit: str, session_id: str, ended: TurnEnded
     ) -> Report:
         """Push the branch or keep it in the broker, keep what was not committed, and report."""
-        worktree = await self._worktree(session_id)  # after this, the clone has its commits
+        worktree = await self._worktree(task)  # after this, the clone has its commits
         branch = _branch(task)
         commits = await self._repositories.count(clone, commit, branch)
         target, bundle, patch, problem = branch, "", "", ended.error.message if ended.error else ""
@@ -231,10 +230,9 @@ class SessionWorker:
             await self._repositories.bundle(clone, commit, branch, file)
             return await asyncio.to_thread(file.read_bytes)
 
-    async def _worktree(self, session_id: str) -> WorktreeSummary | None:
-        listed = await self._client.ask(WorktreeList(), WorktreeListResult)
-        found = (one for one in listed.worktrees if session_id in one.sessions)
-        return next((one for one in found if one.state == "ready"), None)
+    async def _worktree(self, task: Task) -> WorktreeSummary | None:
+        listed = await self._client.ask(WorktreeList(name=_branch(task)), WorktreeListResult)
+        return next((one for one in listed.worktrees if one.state == "ready"), None)
 
     async def _was_fenced(self, task: Task, session_id: str) -> bool:
         """Whether the guard has interrupted the turn: then the daemon knows its submission."""

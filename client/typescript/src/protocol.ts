@@ -490,6 +490,8 @@ export interface WorktreeList {
   type: "worktree_list";
   /** Only worktrees of the repository around this directory. Default: all. */
   workspace?: string | null;
+  /** Only worktrees with this name. Default: all. */
+  name?: string;
 }
 
 /** Brings a worktree's commits onto its base branch. Answered by `WorktreeLanded`. Rejected as `conflict` if the commits don't fit, with `files`, `onto` and a `task` for the session in `data`, and as `worktree` for any other reason. Nothing has changed then. */

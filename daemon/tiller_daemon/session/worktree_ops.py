@@ -52,7 +52,7 @@ async def answer_worktrees(
     worktrees = worktrees_of(services)
     try:
         if isinstance(op, WorktreeList):
-            return WorktreeListResult(await _list(services, worktrees, op.workspace))
+            return WorktreeListResult(await _list(services, worktrees, op))
         record = worktrees.find(op.worktree_id)
         if isinstance(op, WorktreeRestore):
             record = await worktrees.restore(record)
@@ -108,11 +108,13 @@ def _check_idle(sessions: LoadedSessions, record: Record) -> None:
 
 
 async def _list(
-    services: Services, worktrees: Worktrees, workspace: str | None
+    services: Services, worktrees: Worktrees, op: WorktreeList
 ) -> tuple[WorktreeSummary, ...]:
     records: Iterable[Record] = worktrees.records.all()
-    if workspace is not None:
-        place = real(workspace)
+    if op.name:
+        records = [one for one in records if one.name == op.name]
+    if op.workspace is not None:
+        place = real(op.workspace)
         around = worktrees.records.around(place)
         repository = (
             around.origin.repository if around else str((await find_source(place)).repository)
