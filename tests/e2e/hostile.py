@@ -209,8 +209,8 @@ HOSTILE: dict[str, Plant] = {
     "AGENTS.md: a link out": _link("AGENTS.md", "/etc/shadow"),
     "AGENTS.md: a FIFO": _fifo("AGENTS.md"),
     "CLAUDE.md": _file("CLAUDE.md", "!`SCRIPT claude`\n"),
-    **{f"git: {key}": _key((key, f"SCRIPT git-{key}")) for key in GIT_KEYS},
-    "git: alias": _key(("alias.status", "!SCRIPT alias"), ("alias.ls-files", "!SCRIPT alias")),
+    **{f"git key: {key}": _key((key, f"SCRIPT git-{key}")) for key in GIT_KEYS},
+    "git key: alias": _key(("alias.status", "!SCRIPT alias"), ("alias.ls-files", "!SCRIPT alias")),
     "git: hooks path": lambda place: (
         place.put("hooks/post-index-change", "#!/bin/sh\nSCRIPT hooks-path\n", mode=0o755),
         place.git("config", "core.hooksPath", "hooks"),
@@ -266,3 +266,15 @@ HOSTILE: dict[str, Plant] = {
         )
     },
 }  # fmt: skip
+
+KINDS = ("git key", "git hook", "env", "MCP", "program")
+"""What all repositories of one of these kinds have fits into one repository."""
+
+
+def _all_of(kind: str) -> Plant:
+    return lambda place: [
+        plant(place) for name, plant in HOSTILE.items() if name.startswith(f"{kind}: ")
+    ]
+
+
+TOGETHER = {f"{kind}: all": _all_of(kind) for kind in KINDS}

@@ -43,7 +43,7 @@ Talking = Callable[..., AbstractAsyncContextManager[tuple[Frontend, StrictClaude
 
 
 @pytest.fixture
-def talking(new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery) -> Talking:
+def talking(daemon: Daemon, workspace: Path, nursery: trio.Nursery) -> Talking:
     """Return a function that starts a session with a strict Claude that gives these answers."""
 
     @asynccontextmanager
@@ -52,8 +52,7 @@ def talking(new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nu
     ) -> AsyncGenerator[tuple[Frontend, StrictClaude, str]]:
         async with serving(status(500)) as server:
             strict = claude(server, *answers)
-            daemon = new_daemon(CONFIG.format(url=server.base_url))
-            daemon.start()
+            daemon.configure(CONFIG.format(url=server.base_url))
             frontend = await Frontend.connect(daemon, nursery)
             model = settings.pop("model", NEW)
             session_id = await frontend.session(workspace, model=str(model), **settings)

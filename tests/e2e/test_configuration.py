@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -23,11 +23,18 @@ TINY = server("tiny", tiny_mcp.__file__)
 OTHER = server("other", tiny_mcp.__file__)
 
 
-@pytest.fixture
-def daemon(new_daemon: Callable[..., Daemon]) -> Daemon:
-    daemon = new_daemon(CONFIG + TINY + OTHER)
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Generator[Daemon]:
+    daemon = Daemon(tmp_path_factory.mktemp("d"))
     daemon.start(LATER_KEY="sk-of-a-later-provider")
-    return daemon
+    yield daemon
+    daemon.close()
+
+
+@pytest.fixture
+def daemon(shared: Daemon) -> Daemon:
+    shared.configure(CONFIG + TINY + OTHER)
+    return shared
 
 
 async def pid_of_server(frontend: Frontend, workspace: Path, name: str = "tiny") -> str:

@@ -7,7 +7,6 @@ for every session: numbers without a gap, the life cycle, valid requests.
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,18 +40,17 @@ sleep 100
 """
 
 
-KILLED_AFTER = [
-    pytest.param(seen, marks=[] if seen % 6 == 1 else [pytest.mark.nightly])
-    for seen in range(1, 32)
-]
-"""After how many events: each in a nightly run, every sixth in others."""
+NIGHTLY = [pytest.mark.nightly]
+
+KILLED_AFTER = [pytest.param(seen, marks=[] if seen % 8 == 1 else NIGHTLY) for seen in range(1, 32)]
+"""After how many events: each in a nightly run, every eighth in others."""
 
 
 @pytest.fixture
-def daemon(new_daemon: Callable[[], Daemon]) -> Daemon:
-    """Make a daemon for this test alone, since it is going to die."""
-    daemon = new_daemon()
-    daemon.start()
+def daemon(daemon: Daemon) -> Daemon:
+    """The daemon of all tests of this file, which start it again if they have ended it."""
+    if daemon.process is None:
+        daemon.start()
     return daemon
 
 
@@ -214,7 +212,9 @@ async def test_the_same_submission_has_the_same_answer_after_a_restart(
     assert said_in(frontend.requests(session_id)[0].items) == ["go"]
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize(
+    "number", [0, pytest.param(1, marks=NIGHTLY), 2, pytest.param(3, marks=NIGHTLY)]
+)
 @pytest.mark.promise("G3")
 async def test_a_submission_whose_answer_was_lost_takes_effect_once(
     frontend: Frontend, workspace: Path, daemon: Daemon, number: int

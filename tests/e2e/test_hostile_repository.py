@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from e2e.conftest import GIT
-from e2e.hostile import HOSTILE, Place
+from e2e.hostile import HOSTILE, KINDS, TOGETHER, Place
 from e2e.words import bash, calls, read, text, write
 from support.daemon import Daemon
 from support.frontend import Frontend
@@ -118,7 +118,27 @@ def listener() -> Generator[socket.socket]:
         yield listener
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+CONFIGURATIONS = {
+    f"config: {name}"
+    for name in (
+        *("rule for everything", "model of its own", "endpoint", "MCP program", "language server"),
+        *("no sandbox", "hooks on turn_start", "environment"),
+        *("no TOML", "large", "a FIFO", "a link to a device"),
+    )
+}
+"""One of each kind of configuration."""
+
+NIGHTLY = {name for name in HOSTILE if name.startswith((*KINDS, "config: "))} - CONFIGURATIONS
+"""What else is in a repository together with others of its kind, or much like another one."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *TOGETHER,
+        *(pytest.param(name, marks=[pytest.mark.nightly] * (name in NIGHTLY)) for name in HOSTILE),
+    ],
+)
 @pytest.mark.promise("B60")
 async def test_a_hostile_repository_runs_nothing_reaches_nobody_and_loosens_no_rule(
     frontend: Frontend, workspace: Path, tmp_path: Path, listener: socket.socket, name: str
@@ -129,7 +149,7 @@ async def test_a_hostile_repository_runs_nothing_reaches_nobody_and_loosens_no_r
     script = tmp_path / "evil.sh"
     script.write_text(f'#!/bin/sh\ntouch "{traces}/ran-$1"\ncat\n')
     script.chmod(0o755)
-    HOSTILE[name](Place(workspace, script, listener.getsockname()[1]))
+    (HOSTILE | TOGETHER)[name](Place(workspace, script, listener.getsockname()[1]))
     looks = (
         CallPart("ls", arguments={}),
         CallPart("glob", arguments={"pattern": "**/*"}),
@@ -167,17 +187,18 @@ def _written(parts: tuple[CallPart, ...]) -> list[str]:
     return [json.dumps(part.arguments, separators=(",", ":")) for part in parts]
 
 
-@pytest.mark.parametrize("command", ["git status", "git diff", "git log -p", "ls && git show"])
 @pytest.mark.promise("B60")
 async def test_what_git_runs_of_the_repository_runs_in_the_sandbox(
-    frontend: Frontend, workspace: Path, traces: Path, command: str
+    frontend: Frontend, workspace: Path, traces: Path
 ) -> None:
-    """A command that only reads needs no question, as the programs that it runs can't write."""
+    """Commands that only read need no question, as the programs that they run can't write."""
+    commands = ("git status", "git diff", "git log -p", "ls && git show")
     session_id = await frontend.session(
-        workspace, calls(bash(command)), text("done"), approve="never"
+        workspace, calls(*map(bash, commands)), text("done"), approve="never"
     )
     await frontend.say(session_id)
     await frontend.turn_ended(session_id)
+    assert len(frontend.completed_calls(session_id)) == len(commands)
     assert _ran(traces) == []
 
 

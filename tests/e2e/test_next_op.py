@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,10 +22,9 @@ AGENT = '[agents.{name}]\ndescription = "New."\nprompt = "You are {name}."\nmax_
 
 
 @pytest.fixture
-def daemon(new_daemon: Callable[..., Daemon]) -> Daemon:
-    daemon = new_daemon()
+def daemon(daemon: Daemon) -> Daemon:
+    daemon.configure(CONFIG)
     daemon.play("hello", always("hello"))
-    daemon.start()
     return daemon
 
 

@@ -27,16 +27,15 @@ WORDS = ("one ", "two ", "three")
 
 
 @pytest.fixture
-def asking(new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery) -> Asking:
-    """Starts a daemon whose provider gives these answers, and sends input to a new session."""
+def asking(daemon: Daemon, workspace: Path, nursery: trio.Nursery) -> Asking:
+    """Lets a provider give these answers, and sends input to a new session."""
 
     @asynccontextmanager
     async def asking(
         *answers: Answer, limits: str = "", **settings: Any
     ) -> AsyncGenerator[tuple[Frontend, LocalServer, str]]:
         async with serving(*answers) as server:
-            daemon = new_daemon(config_for(server.base_url) + limits)
-            daemon.start()
+            daemon.configure(config_for(server.base_url) + limits)
             frontend = await Frontend.connect(daemon, nursery)
             session_id = await frontend.session(workspace, model="local/m", **settings)
             await frontend.say(session_id)
@@ -241,11 +240,10 @@ def taken_port() -> Generator[int]:
 
 @pytest.mark.promise("B48")
 async def test_a_server_that_is_not_there_is_waited_for(
-    new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery, taken_port: int
+    daemon: Daemon, workspace: Path, nursery: trio.Nursery, taken_port: int
 ) -> None:
     """Connection refused → waits without using up retries, until the server is there."""
-    daemon = new_daemon(config_for(f"http://127.0.0.1:{taken_port}/v1"))
-    daemon.start()
+    daemon.configure(config_for(f"http://127.0.0.1:{taken_port}/v1"))
     frontend = await Frontend.connect(daemon, nursery)
     session_id = await frontend.session(workspace, model="local/m")
     await frontend.say(session_id)
@@ -263,12 +261,11 @@ async def test_a_server_that_is_not_there_is_waited_for(
 
 @pytest.mark.promise("B48")
 async def test_how_long_a_server_is_waited_for_is_configured(
-    new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery, taken_port: int
+    daemon: Daemon, workspace: Path, nursery: trio.Nursery, taken_port: int
 ) -> None:
     """`outage_s` shorter than the first delay → no wait; the turn fails and says why."""
     url = f"http://127.0.0.1:{taken_port}/v1"
-    daemon = new_daemon(f"{config_for(url)}[retry]\noutage_s = {REFUSED_S_FIRST - 1}\n")
-    daemon.start()
+    daemon.configure(f"{config_for(url)}[retry]\noutage_s = {REFUSED_S_FIRST - 1}\n")
     frontend = await Frontend.connect(daemon, nursery)
     session_id = await frontend.session(workspace, model="local/m")
     await frontend.say(session_id)
@@ -280,13 +277,12 @@ async def test_how_long_a_server_is_waited_for_is_configured(
 
 
 async def test_exec_does_not_wait_beyond_the_limit_says_until_when_and_exits_with_1(
-    new_daemon: Callable[..., Daemon], workspace: Path
+    daemon: Daemon, workspace: Path
 ) -> None:
     """429 with a `retry-after` of 30 hours → one request, the provider's words, and the time."""
     limit = status(429, {"error": {"message": "slow down"}}, retry_after="108000")
     async with serving(limit, limit) as server:
-        daemon = new_daemon(config_for(server.base_url))
-        daemon.start()
+        daemon.configure(config_for(server.base_url))
         before = datetime.now(UTC)
         done = await tiller(daemon, "exec", "go", cwd=workspace)
         assert done.returncode == 1

@@ -1,7 +1,6 @@
 """Sessions in worktrees: made by the daemon, apart from everything else, landed and removed."""
 
 import subprocess
-from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -33,10 +32,10 @@ pytestmark = needs_sandbox
 COMMIT = "git add -A && git commit -qm Work"
 
 
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Generator[Daemon]:
-    with Daemon(tmp_path_factory.mktemp("d"), DEFAULT) as daemon:
-        yield daemon
+@pytest.fixture
+def daemon(daemon: Daemon) -> Daemon:
+    daemon.configure(DEFAULT)
+    return daemon
 
 
 @pytest.fixture
@@ -290,14 +289,12 @@ async def test_the_editing_tools_write_to_no_other_checkout(
 
 
 async def test_a_worktree_gets_files_and_its_set_up_is_the_first_turn(
-    new_daemon: Callable[..., Daemon], nursery: trio.Nursery, workspace: Path
+    daemon: Daemon, frontend: Frontend, workspace: Path
 ) -> None:
-    daemon = new_daemon(
+    daemon.configure(
         DEFAULT + '[worktree]\ncopy = [".env", "missing"]\nsetup = "cat .env; echo ok >made.txt"\n'
         'check = "test -e made.txt && exit 3"\n'
     )
-    daemon.start()
-    frontend = await Frontend.connect(daemon, nursery)
     (workspace / ".gitignore").write_text(".env\nmade.txt\n")
     (workspace / "sub").mkdir()
     (workspace / "sub/x").write_text("x")
@@ -319,16 +316,13 @@ async def test_a_worktree_gets_files_and_its_set_up_is_the_first_turn(
     (tree,) = await listed(frontend, workspace)
     refused = await frontend.refused(WorktreeLand(tree.id))
     assert "ended with status 3" in refused.message
-    await frontend.close()
 
 
 async def test_what_a_check_leaves_hinders_neither_landing_nor_removing(
-    new_daemon: Callable[..., Daemon], nursery: trio.Nursery, workspace: Path
+    daemon: Daemon, frontend: Frontend, workspace: Path
 ) -> None:
     check = "touch junit.xml a.log; test -e fixed"
-    daemon = new_daemon(DEFAULT + f'[worktree]\ncheck = "{check}"\n')
-    daemon.start()
-    frontend = await Frontend.connect(daemon, nursery)
+    daemon.configure(DEFAULT + f'[worktree]\ncheck = "{check}"\n')
     (workspace / ".gitignore").write_text("*.log\n")
     git(workspace, "add", "-A")
     git(workspace, "commit", "-qm", "Ignore")
@@ -346,7 +340,6 @@ async def test_what_a_check_leaves_hinders_neither_landing_nor_removing(
     assert "there: own.log." in (await frontend.refused(WorktreeRemove(tree.id))).message
     (place / "own.log").unlink()
     await frontend.must(WorktreeRemove(tree.id))
-    await frontend.close()
 
 
 @pytest.mark.parametrize(
@@ -357,15 +350,13 @@ async def test_what_a_check_leaves_hinders_neither_landing_nor_removing(
     ],
 )
 async def test_files_of_a_check_that_keep_commits_from_being_rebased_are_named(
-    new_daemon: Callable[..., Daemon],
-    nursery: trio.Nursery,
+    daemon: Daemon,
+    frontend: Frontend,
     workspace: Path,
     check: str,
     why: str,
 ) -> None:
-    daemon = new_daemon(DEFAULT + f'[worktree]\ncheck = "{check}"\n')
-    daemon.start()
-    frontend = await Frontend.connect(daemon, nursery)
+    daemon.configure(DEFAULT + f'[worktree]\ncheck = "{check}"\n')
     session_id = await in_worktree(frontend, workspace, "stuck", text("done"))
     place = Path((await frontend.snapshot(session_id)).workspace)
     for where, name in ((place, "mine"), (workspace, "theirs")):
@@ -374,15 +365,12 @@ async def test_files_of_a_check_that_keep_commits_from_being_rebased_are_named(
         git(where, "commit", "-qm", name)
     (tree,) = await listed(frontend, workspace)
     assert why in (await frontend.refused(WorktreeLand(tree.id, "rebase"))).message
-    await frontend.close()
 
 
 async def test_a_set_up_that_fails_is_told_to_the_user(
-    new_daemon: Callable[..., Daemon], nursery: trio.Nursery, workspace: Path
+    daemon: Daemon, frontend: Frontend, workspace: Path
 ) -> None:
-    daemon = new_daemon(DEFAULT + '[worktree]\nsetup = "echo no such package; exit 3"\n')
-    daemon.start()
-    frontend = await Frontend.connect(daemon, nursery)
+    daemon.configure(DEFAULT + '[worktree]\nsetup = "echo no such package; exit 3"\n')
     session_id = await in_worktree(frontend, workspace, "broken", text("done"))
     assert (await frontend.turn_ended(session_id)).outcome == "failed"
     with trio.fail_after(TIMEOUT_S):
@@ -397,14 +385,12 @@ async def test_a_set_up_that_fails_is_told_to_the_user(
     assert b"failed with status 3" in listed.stdout
     await frontend.say(session_id)
     assert (await frontend.turn_ended(session_id, 2)).outcome == "completed"
-    await frontend.close()
 
 
 async def test_what_a_set_up_prints_is_no_part_of_the_answer(
-    new_daemon: Callable[..., Daemon], workspace: Path
+    daemon: Daemon, workspace: Path
 ) -> None:
-    daemon = new_daemon(DEFAULT + '[worktree]\nsetup = "cat greeting.txt"\n')
-    daemon.start()
+    daemon.configure(DEFAULT + '[worktree]\nsetup = "cat greeting.txt"\n')
     model = daemon.script(text("the answer"))
     words = ("exec", "--worktree", "one", "-m", model, "-C", str(workspace), "hi")
     with trio.fail_after(TIMEOUT_S):
@@ -416,11 +402,9 @@ async def test_what_a_set_up_prints_is_no_part_of_the_answer(
 
 
 async def test_sub_agents_in_worktrees_write_side_by_side(
-    new_daemon: Callable[..., Daemon], nursery: trio.Nursery, workspace: Path
+    daemon: Daemon, frontend: Frontend, workspace: Path
 ) -> None:
-    daemon = new_daemon(DEFAULT + '[agents.writer]\nmodel = "scripted/writer"\n')
-    daemon.start()
-    frontend = await Frontend.connect(daemon, nursery)
+    daemon.configure(DEFAULT + '[agents.writer]\nmodel = "scripted/writer"\n')
     work = (calls(write("mine.txt", "sub-agent\n")), calls(bash(COMMIT)), text("written"))
     daemon.play("writer", *work)
     tasks = [
@@ -442,15 +426,12 @@ async def test_sub_agents_in_worktrees_write_side_by_side(
     for branch in branches:
         assert git(workspace, "show", f"{branch}:mine.txt") == "sub-agent"
     assert not (workspace / "mine.txt").exists()
-    await frontend.close()
 
 
 async def test_the_worktree_of_a_sub_agent_that_changed_nothing_goes_and_comes_back_to_resume_it(
-    new_daemon: Callable[..., Daemon], nursery: trio.Nursery, workspace: Path
+    daemon: Daemon, frontend: Frontend, workspace: Path
 ) -> None:
-    daemon = new_daemon(DEFAULT + '[agents.writer]\nmodel = "scripted/writer"\n')
-    daemon.start()
-    frontend = await Frontend.connect(daemon, nursery)
+    daemon.configure(DEFAULT + '[agents.writer]\nmodel = "scripted/writer"\n')
     look = calls(bash("cat greeting.txt; mkdir -p build; touch build/x"))
     daemon.play("writer", look, text("seen"), calls(write("mine.txt", "x")), text("written"))
     task = {"prompt": "look", "agent": "writer", "isolation": "worktree"}
@@ -475,7 +456,6 @@ async def test_the_worktree_of_a_sub_agent_that_changed_nothing_goes_and_comes_b
     await frontend.turn_ended(session_id, 2)
     (tree,) = await listed(frontend, workspace)
     assert (Path(tree.path) / "mine.txt").read_text() == "x"
-    await frontend.close()
 
 
 def state_of(checkout: Path) -> tuple[object, ...]:

@@ -9,6 +9,7 @@ import trio
 from e2e.test_attachments import tiller
 from e2e.test_sandbox import DEFAULT, NewDaemon, needs_sandbox, no_bubblewrap
 from e2e.words import always, bash, calls, text, write
+from support.daemon import CONFIG, Daemon
 from support.frontend import Frontend
 from support.narrowing import of_kind
 from tiller_daemon.models.scripted import CallPart
@@ -34,6 +35,12 @@ ALLOW_ALL = tuple(
     for permission in ("bash", "unsandboxed", "write", "external_directory", "protected_path")
 )
 """Rules that allow a sub-agent everything, but do not lift the limits of its scope."""
+
+
+@pytest.fixture
+def daemon(daemon: Daemon) -> Daemon:
+    daemon.configure(DEFAULT)
+    return daemon
 
 
 @pytest.fixture
@@ -97,14 +104,11 @@ def files(place: Path) -> dict[str, str]:
 
 @needs_sandbox
 async def test_two_write_at_once_and_each_has_its_own_files_to_give_back(
-    new_daemon: NewDaemon, place: Path, nursery: trio.Nursery
+    daemon: Daemon, frontend: Frontend, place: Path
 ) -> None:
-    daemon = new_daemon(DEFAULT)
     # The directory `n` does not exist yet: a command can create it.
     for mine, other in (("a", "n"), ("n", "a")):
         daemon.make_agent(mine, calls(bash(waits_for(mine, other))), always(f"{mine} is done"))
-    daemon.start()
-    frontend = await Frontend.connect(daemon, nursery)
     before = files(place)
     parent = await frontend.session(place, calls(task("a", "a"), task("n", "./n")), text("done"))
     await frontend.say(parent)
@@ -125,7 +129,6 @@ async def test_two_write_at_once_and_each_has_its_own_files_to_give_back(
     assert {"n/x", "n/y"} == files(place).keys() - before.keys()
     assert (await revert(frontend, n)).conflicts == ()
     assert files(place) == before
-    await frontend.close()
 
 
 TRESPASSES = (
@@ -204,10 +207,9 @@ async def test_nothing_lets_a_sub_agent_change_what_its_task_does_not_declare(
 
 @needs_sandbox
 async def test_nobody_else_changes_what_a_sub_agent_in_the_background_may_change(
-    new_daemon: NewDaemon, place: Path, nursery: trio.Nursery
+    daemon: Daemon, frontend: Frontend, place: Path
 ) -> None:
     """Neither the main turn, nor its other sub-agents, nor a command that it left running."""
-    daemon = new_daemon(DEFAULT)
     waits = "until [ -e top2 ]; do sleep 0.02; done; echo t1 > a/x; echo t1 > new/x"
     daemon.make_agent("slow", calls(bash(waits)), always("slow is done"))
     daemon.make_agent("other", calls(write("a/y", "1\n"), write("b/y", "1\n")), always("ok"))
@@ -225,8 +227,6 @@ async def test_nobody_else_changes_what_a_sub_agent_in_the_background_may_change
         calls(CallPart("bash_output", arguments={"id": "t1", "wait_s": 30})),
         calls(write("a/z", "1\n")),
     )
-    daemon.start()
-    frontend = await Frontend.connect(daemon, nursery)
     before = files(place)
     parent = await frontend.session(place, *main, always("done"), permissions=ALLOW_ALL)
     await frontend.say(parent)
@@ -246,7 +246,6 @@ async def test_nobody_else_changes_what_a_sub_agent_in_the_background_may_change
         item for event in log if isinstance(item := getattr(event.body, "item", None), Patch)
     ]
     assert {name for patch in patches for name in patch.files} == {"b/x", "b/y", "top2", "a/z"}
-    await frontend.close()
 
 
 def _has_ended(event: object) -> bool:
@@ -274,13 +273,11 @@ esac
 
 
 async def test_a_task_whose_paths_a_hook_rewrites_runs_behind_those_that_it_was_to_run_beside(
-    new_daemon: NewDaemon, place: Path, nursery: trio.Nursery
+    daemon: Daemon, frontend: Frontend, place: Path
 ) -> None:
-    daemon = new_daemon(DEFAULT + HOOK)
+    daemon.configure(DEFAULT + HOOK)
     for name in ("a", "b"):
         daemon.make_agent(name, calls(write(f"b/{name}", "1\n")), always("done"))
-    daemon.start()
-    frontend = await Frontend.connect(daemon, nursery)
     parts = (task("a", "a", prompt="into-b"), task("b", "b"))
     parent = await frontend.session(place, calls(*parts), text("done"))
     await frontend.say(parent)
@@ -299,19 +296,16 @@ async def test_a_task_whose_paths_a_hook_rewrites_runs_behind_those_that_it_was_
         if isinstance(event.body, ItemCompleted) and event.body.item == first
     ]
     assert min(began) > max(ended)
-    await frontend.close()
 
 
 async def test_a_revert_names_the_background_sub_agents_whose_changes_stay_and_how_to_undo_them(
-    new_daemon: NewDaemon, place: Path, nursery: trio.Nursery
+    daemon: Daemon, frontend: Frontend, place: Path
 ) -> None:
-    daemon = new_daemon()
+    daemon.configure(CONFIG)
     daemon.make_agent("slow", calls(write("a/x", "t1\n")), always("slow is done"))
     daemon.make_agent("idle", always("nothing to do"))
     # Changes by a foreground sub-agent are also changes of the turn.
     daemon.make_agent("near", calls(write("b/x", "near\n")), always("near is done"))
-    daemon.start()
-    frontend = await Frontend.connect(daemon, nursery)
     before = files(place)
     steps = (
         calls(task("slow", "a", background=True), task("idle", "n", background=True)),
@@ -336,4 +330,3 @@ async def test_a_revert_names_the_background_sub_agents_whose_changes_stay_and_h
     assert f"`tiller revert {child}`." in told
     await tiller(daemon, "revert", child, cwd=place)
     assert files(place) == before
-    await frontend.close()
