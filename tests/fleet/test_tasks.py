@@ -2,11 +2,13 @@
 
 import signal
 from collections.abc import Generator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from e2e.words import bash, calls, text
+from support.daemon import DaemonEnded
 from support.fleet import Host, fleet_of, git, repository, wait_until
 from tiller_daemon.models.scripted import ScriptStep
 
@@ -92,7 +94,7 @@ def test_a_task_waits_for_a_host_with_its_label_and_can_be_cancelled(
 def test_a_running_task_is_cancelled(host: Host, origin: Path) -> None:
     model = playing(host, calls(bash("sleep 1000")), text("Late."))
     (task,) = host.run("Sleep", origin, "--model", model)
-    wait_until(lambda: host.tasks()[task].get("session_id"))
+    host.session_of(task)
     assert not host.tiller("fleet", "cancel", task).returncode
     ended = host.ended(task)
     assert (ended["state"], ended["report"]["outcome"]) == ("cancelled", "interrupted")
@@ -113,7 +115,7 @@ def test_a_gateway_that_was_killed_goes_on_with_its_tasks(host: Host, origin: Pa
     go_on = origin.parent / "go-on"
     wait = bash(f"while [ ! -e {go_on} ]; do sleep 0.05; done; {COMMIT}")
     (task,) = host.run("Wait", origin, "--model", playing(host, calls(wait), text("Done.")))
-    wait_until(lambda: host.tasks()[task].get("session_id"))
+    host.session_of(task)
     host.stop_gateway(signal.SIGKILL)
     go_on.touch()
     host.start_gateway()
@@ -124,9 +126,15 @@ def test_a_gateway_that_was_killed_goes_on_with_its_tasks(host: Host, origin: Pa
 def test_a_turn_that_its_daemon_has_cut_off_is_continued(host: Host, origin: Path) -> None:
     steps = calls(bash("sleep 1000")), text("Done.")
     (task,) = host.run("Wait", origin, "--model", playing(host, *steps))
-    wait_until(lambda: host.daemon.asked(host.tasks()[task].get("session_id", "")))
-    host.daemon.restart()
+    session_id = host.session_of(task)
+    wait_until(lambda: host.daemon.asked(session_id))
+    host.daemon.kill9()
+    with suppress(DaemonEnded):  # the gateway may have started the next one already
+        host.daemon.start()
     assert host.ended(task)["report"]["outcome"] == "completed"
+    if host.daemon.process is None:
+        assert not host.tiller("daemon", "stop").returncode
+        host.daemon.start()
 
 
 def test_the_stream_has_the_bytes_of_the_log(host: Host, origin: Path) -> None:

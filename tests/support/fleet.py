@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -19,10 +19,10 @@ import pytest
 
 from support.daemon import CONFIG, Daemon
 from support.slow_link import SlowLink
-from tiller_client.errors import TillerError
-from tiller_client.fleet import broker as fleet_broker
+from tiller_client.fleet.broker import Broker as FleetBroker
 from tiller_client.fleet.gateway import gateway_directory
 from tiller_client.fleet.orders import Orders
+from tiller_client.fleet.records import Task, TaskSpec
 from tiller_client.fleet.settings import read_settings
 
 TIMEOUT_S = 30.0
@@ -37,11 +37,13 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def wait_until(is_true: Callable[[], object], timeout_s: float = TIMEOUT_S) -> None:
+def wait_until(
+    is_true: Callable[[], object], timeout_s: float = TIMEOUT_S, poll_s: float = 0.02
+) -> None:
     deadline = time.monotonic() + timeout_s
     while not is_true():
         assert time.monotonic() < deadline
-        time.sleep(0.02)
+        time.sleep(poll_s)
 
 
 class Broker:
@@ -178,28 +180,36 @@ class Host:
         return done.stdout.split()
 
     def tasks(self) -> dict[str, dict[str, Any]]:
-        """Return all tasks by id, or none if the broker is away; starts no process."""
+        """Return all tasks by id."""
 
-        async def read() -> dict[str, dict[str, Any]]:
-            async with fleet_broker.Broker(read_settings(self.daemon.places), "test") as broker:
-                overview = await Orders(broker, "test").overview()
-            return {one.task.id: msgspec.to_builtins(one.task) for one in overview.tasks}
+        async def read(orders: Orders) -> Sequence[Task]:
+            return [one.task for one in (await orders.overview()).tasks]
 
-        try:
-            return asyncio.run(read())
-        except TillerError:
-            return {}
+        return {one.id: msgspec.to_builtins(one) for one in self._ordering(read)}
 
     def ended(self, task_id: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
         """Wait until a task has ended."""
-        found: dict[str, Any] = {}
+        found: list[Task] = []
 
-        def is_ended() -> bool:
-            found.update(self.tasks().get(task_id, {}))
-            return found.get("state") in {"done", "cancelled", "unknown"}
+        async def wait(orders: Orders) -> Sequence[Task]:
+            async with asyncio.timeout(timeout_s):
+                await orders.until_ended([Task(task_id, TaskSpec("", ""))], found.append)
+            return found
 
-        wait_until(is_ended, timeout_s)
-        return found
+        (task,) = self._ordering(wait)
+        return msgspec.to_builtins(task)
+
+    def session_of(self, task_id: str) -> str:
+        """Wait until a task has a session."""
+        wait_until(lambda: self.tasks()[task_id].get("session_id"), poll_s=0.1)
+        return str(self.tasks()[task_id]["session_id"])
+
+    def _ordering(self, act: Callable[[Orders], Awaitable[Sequence[Task]]]) -> Sequence[Task]:
+        async def run() -> Sequence[Task]:
+            async with FleetBroker(read_settings(self.daemon.places), "test") as broker:
+                return await act(Orders(broker, "test"))
+
+        return asyncio.run(run())
 
 
 @contextmanager
