@@ -329,12 +329,19 @@ async def test_additional_directories_may_be_read(
         await editor.new(workspace, additionalDirectories=["other"])
 
 
+@pytest.fixture
+def restarted(daemon: Daemon) -> Daemon:
+    """The daemon, which the test starts again."""
+    if daemon.process is None:
+        daemon.start()
+    return daemon
+
+
 @pytest.mark.parametrize("kill", [True, False])
 async def test_a_turn_goes_on_after_a_restart_of_the_daemon(
-    nursery: trio.Nursery, new_daemon: Callable[..., Daemon], workspace: Path, *, kill: bool
+    nursery: trio.Nursery, restarted: Daemon, workspace: Path, *, kill: bool
 ) -> None:
-    daemon = new_daemon()
-    daemon.start()
+    daemon = restarted
     gate = Gate(workspace)
     # A call that may write begins when it is in the log, and so is not made again.
     command = bash(f"{gate.command}; touch x")
@@ -359,10 +366,9 @@ async def test_a_turn_goes_on_after_a_restart_of_the_daemon(
 
 
 async def test_an_idle_editor_leaves_a_stopped_daemon_alone(
-    nursery: trio.Nursery, new_daemon: Callable[..., Daemon], workspace: Path
+    nursery: trio.Nursery, restarted: Daemon, workspace: Path
 ) -> None:
-    daemon = new_daemon()
-    daemon.start()
+    daemon = restarted
     daemon.play("main", text("one"), text("two"))
     async with an_editor(daemon, nursery) as editor:
         session_id = await editor.new(workspace)
@@ -373,10 +379,9 @@ async def test_an_idle_editor_leaves_a_stopped_daemon_alone(
 
 
 async def test_the_end_of_a_turn_that_is_seen_late_starts_no_stopped_daemon(
-    nursery: trio.Nursery, new_daemon: Callable[..., Daemon], workspace: Path
+    nursery: trio.Nursery, restarted: Daemon, workspace: Path
 ) -> None:
-    daemon = new_daemon()
-    daemon.start()
+    daemon = restarted
     gate = Gate(workspace)
     daemon.play("main", calls(bash(gate.command)), text("done"))
     terminal = await Frontend.connect(daemon, nursery)

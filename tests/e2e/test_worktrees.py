@@ -470,7 +470,7 @@ def state_of(checkout: Path) -> tuple[object, ...]:
     return {path: path.read_bytes() for path in names}, kept, files, hooks
 
 
-@pytest.mark.parametrize("number", [5, pytest.param(20, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("number", [3, pytest.param(20, marks=pytest.mark.nightly)])
 async def test_sessions_at_once_keep_to_their_own_worktrees(
     frontend: Frontend, workspace: Path, number: int
 ) -> None:
