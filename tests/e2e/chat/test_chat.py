@@ -28,9 +28,9 @@ from tiller_protocol.snapshot import SessionSummary
 
 Opens = Callable[..., ChatTerminal]
 
-KILLS, ROUNDS = 5, 6
+ROUNDS = 6
 
-LINES = 2_000
+LINES = 1_000
 """Lines of a pasted text: many reads of the terminal."""
 
 READY = "write a message"
@@ -103,7 +103,11 @@ async def test_what_streams_is_laid_out_anew_when_the_terminal_gets_narrower(
 
 
 @pytest.mark.parametrize(
-    ("columns", "hint"), [(30, "steer with Enter, queue wit…"), (20, "steer with Enter,…")]
+    ("columns", "hint"),
+    [
+        pytest.param(30, "steer with Enter, queue wit…", marks=pytest.mark.nightly),
+        (20, "steer with Enter,…"),
+    ],
 )
 async def test_a_hint_that_does_not_fit_is_cut_with_an_ellipsis(
     opens: Opens, daemon: Daemon, columns: int, hint: str
@@ -274,18 +278,24 @@ async def test_a_large_paste_is_one_word_and_sent_whole(
     assert said == [f"look at {lines}"]
 
 
-@pytest.mark.parametrize("key", ["\n", "\\\r", "\x1b\r", "\x1b[13;2u", "\x1b[27;2;13~"])
-async def test_a_new_line_is_written_without_sending(
-    opens: Opens, daemon: Daemon, key: str
-) -> None:
+async def test_a_new_line_is_written_without_sending(opens: Opens, daemon: Daemon) -> None:
+    line = "line\n  "
     chat = opens("-m", daemon.script(hang("Hanging now"), always("Read.")))
+
+    async def write_lines() -> None:
+        for key in ("\n", "\\\r", "\x1b\r", "\x1b[13;2u", "\x1b[27;2;13~"):
+            chat.press("line")
+            await chat.until(lambda: chat.rows[chat.cursor[0]].endswith("line"))
+            chat.press(key)
+            await chat.until(lambda: chat.rows[chat.cursor[0]] == "")
+        chat.press("end")
+
     await chat.shows(READY)
-    chat.press(f"one{key}two\r")
-    await chat.shows("» one\n  two", "Hanging now")
-    chat.press(f"three{key}")  # the same while a turn is running
-    await chat.until(lambda: chat.rows[chat.cursor[0]] == "")
-    chat.press("four")
-    await chat.until(lambda: f"{PROMPT}three\n  four" in chat.screen)
+    await write_lines()
+    chat.press("\r")
+    await chat.shows(f"» {line * 5}end", "Hanging now")
+    await write_lines()  # the same while a turn is running
+    await chat.until(lambda: f"{PROMPT}{line * 5}end" in chat.screen)
 
 
 async def test_commands_complete_and_an_unknown_one_is_refused(
@@ -426,15 +436,16 @@ async def test_nothing_typed_is_lost_while_everything_is_disturbed(
     await play_disturbed(daemon, workspace, seed, ROUNDS)
 
 
+@pytest.mark.parametrize("kills", [2, pytest.param(5, marks=pytest.mark.nightly)])
 async def test_nothing_typed_is_lost_when_the_daemon_is_killed(
-    opens: Opens, new_daemon: Callable[[], Daemon]
+    opens: Opens, new_daemon: Callable[[], Daemon], kills: int
 ) -> None:
     daemon = new_daemon()
     daemon.start()
     chat = opens("-m", daemon.script(always("It is here.")), daemon=daemon)
     await chat.shows(READY)
     daemon.kill9()
-    for number in range(KILLS):
+    for number in range(kills):
         chat.press(f"message {number} begins")
         await chat.shows(f"message {number} begins")
         if pid := lock_holder(daemon.places.runtime):  # the chat has started the daemon
@@ -443,7 +454,7 @@ async def test_nothing_typed_is_lost_when_the_daemon_is_killed(
         chat.press(" and ends\r")
         await chat.shows(f"» message {number} begins and ends")
         await chat.until(lambda: READY in chat.rows[chat.cursor[0]])
-    assert chat.text.count("It is here.") == chat.text.count("■") == KILLS
+    assert chat.text.count("It is here.") == chat.text.count("■") == kills
     chat.press("\x04")
     assert await chat.end() == 0
     if pid := lock_holder(daemon.places.runtime):
@@ -600,7 +611,7 @@ async def test_a_turn_that_was_reverted_while_its_menu_was_open_is_refused(
     await chat.shows("The history of this session has no turn")
 
 
-@pytest.mark.parametrize("agent", ["build", "explore"])
+@pytest.mark.parametrize("agent", [pytest.param("build", marks=pytest.mark.nightly), "explore"])
 async def test_shift_tab_switches_to_planning_and_back_also_when_pressed_often_at_once(
     opens: Opens, daemon: Daemon, agent: str
 ) -> None:
