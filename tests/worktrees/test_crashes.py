@@ -22,7 +22,10 @@ POINTS: Final = (pytest.param(3, id="some"), pytest.param(60, id="many", marks=M
 
 @pytest.mark.promise("B62")
 @pytest.mark.parametrize("points", POINTS)
-@pytest.mark.parametrize("scenario", ["make", "merge", "rebase", "squash", "remove"])
+@pytest.mark.parametrize(
+    "scenario",
+    ["make", "merge", "rebase", pytest.param("squash", marks=pytest.mark.nightly), "remove"],
+)
 def test_no_death_leaves_half_a_worktree_or_loses_a_file(
     tmp_path: Path, scenario: str, points: int
 ) -> None:

@@ -90,7 +90,7 @@ def test_a_key_ranks_a_part_of_a_large_repository_only():
     source = Random(5)
     syllables = ("re", "con", "tro", "lle", "vi", "ew", "mo", "del", "te", "st", "a", "x")
     words = ["".join(source.choices(syllables, k=3)) for _ in range(300)]
-    paths = ["/".join(source.choices(words, k=5)) + ".py" for _ in range(20_000)]
+    paths = ["/".join(source.choices(words, k=5)) + ".py" for _ in range(5_000)]
     files = with_files(*paths)
     for typed in ("r", "re", "rec", "retro", "recontro.p"):
         before = files.scored
