@@ -92,6 +92,10 @@ class Conversation:
                 lines += self._advance(end)
                 lines += self._apart([*turn_end(turn, self.look.theme, self.look.width)])
         lines += self.advance()
+        # Its calls say only how many entries are done, and later events only what has changed.
+        plan = self._reporter.plan(self.snapshot.plan, self.look.theme, self.look.width)
+        if any(entry.state != "completed" for entry in self.snapshot.plan):
+            lines += self._apart(plan)
         self._is_live = True
         return lines
 

@@ -92,7 +92,7 @@ class Reporter:
             case WarningRaised():
                 yield theme.asking(sentence("! ", body.message, columns))
             case PlanUpdated():
-                yield from plan_lines(self._changed(body.plan), columns, theme)
+                yield from self.plan(body.plan, theme, columns)
             case BackgroundChanged():
                 for one in body.background:
                     if self._background.get(one.id) != one.state:
@@ -100,6 +100,10 @@ class Reporter:
                         yield theme.dim(background_line(one))
             case _:
                 pass
+
+    def plan(self, plan: Sequence[PlanEntry], theme: Theme, columns: int = UNCUT) -> list[str]:
+        """The plan as a checklist, without what was shown before."""
+        return plan_lines(self._changed(plan), columns, theme)
 
     def _changed(self, plan: Sequence[PlanEntry]) -> Sequence[PlanEntry]:
         """The entries of a plan that differ from those shown last; all if the plan is another."""

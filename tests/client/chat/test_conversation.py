@@ -31,6 +31,21 @@ def test_of_a_plan_that_was_shown_only_what_changed_is_shown_again() -> None:
     assert shown(write) == ["☐ write"]
 
 
+def test_a_session_that_is_opened_in_the_middle_of_a_plan_shows_the_plan() -> None:
+    def opened(*plan: PlanEntry) -> tuple[Conversation, list[str]]:
+        conversation = Conversation(Snapshot("s", plan=plan), Look(80, Theme("none")))
+        return conversation, [line.strip() for line in conversation.begin() if line]
+
+    read, write = PlanEntry("read", "in_progress"), PlanEntry("write", "pending")
+    conversation, lines = opened(read, write)
+    assert lines == ["◐ read", "☐ write"]
+    read = PlanEntry("read", "completed")
+    assert [*filter(None, conversation.take(Event(1, "s", 0.0, PlanUpdated((read, write)))))] == [
+        "  ☑ read"
+    ]
+    assert opened(read)[1] == []  # a plan that is done is history
+
+
 def test_an_answer_streams_although_the_reasoning_before_it_is_completed_only_with_it() -> None:
     conversation = Conversation(Snapshot("s"), Look(80, Theme("none")))
 
