@@ -15,6 +15,7 @@ from support.terminal import TILLER
 from tiller_daemon.models.scripted import CallPart, ScriptStep
 from tiller_protocol.answers import Created, Rejected, SessionListResult
 from tiller_protocol.ops import Answer, SessionCreate, SessionList
+from tiller_protocol.sessions import SessionSearch, SessionSearchResult
 from tiller_protocol.settings import Settings, TurnOverrides
 from tiller_protocol.worktrees import (
     WorktreeChoice,
@@ -96,6 +97,9 @@ async def test_a_session_works_on_a_branch_in_a_worktree_of_its_own(
     assert [(one.session_id, one.checkout) for one in found.sessions] == [
         (session_id, str(workspace))
     ]
+    searched = await frontend.must(SessionSearch("done", str(workspace)))
+    assert isinstance(searched, SessionSearchResult)
+    assert [one.session.session_id for one in searched.found] == [session_id]
     assert git(workspace, "log", "-1", "--format=%s", "feature") == "Work"
     assert git(workspace, "status", "--porcelain") == ""
 

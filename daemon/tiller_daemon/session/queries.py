@@ -51,7 +51,7 @@ class Queries:
             case SessionList():
                 return await self._list(op)
             case SessionSearch():
-                return await self._search.find(op, self._summary)
+                return await self._search.find(op, self._summary, self._beside(op.workspace))
             case InputHistory():
                 return await self._search.inputs(op)
             case SessionGet():

@@ -146,16 +146,23 @@ class SearchableSessions:
                     self._stale.pop(session_id, None)
 
     async def find(
-        self, op: SessionSearch, summary: Callable[[SessionRow], SessionSummary]
+        self,
+        op: SessionSearch,
+        summary: Callable[[SessionRow], SessionSummary],
+        beside: Sequence[str] = (),
     ) -> SessionSearchResult:
-        """Answer a search; raises `RejectionError` or `LogError`."""
+        """Answer a search in a workspace and those `beside` it.
+
+        Raises `RejectionError` or `LogError`.
+        """
         match = match_expression(op.query)
         if not match:
             raise RejectionError("empty_input", "The query has no word to search for.")
         before = _before(op.after)
+        places = None if op.workspace is None else (op.workspace, *beside)
         page = await self._up_to_date(
             lambda: self._index.find(
-                match, op.workspace, archived=op.archived, limit=op.limit, before=before
+                match, places, archived=op.archived, limit=op.limit, before=before
             )
         )
         found = [

@@ -7,7 +7,7 @@ file, or one of another log, is replaced with an empty file. `session/searching`
 import json
 import os
 import sqlite3
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
@@ -47,7 +47,8 @@ _MATCHING = """
 SELECT session_id, updated_at FROM sessions
 WHERE session_id IN (
     SELECT texts.session_id FROM words JOIN texts ON texts.id = words.rowid WHERE words MATCH :match
-) AND (:workspace IS NULL OR workspace = :workspace) AND archived <= :archived
+) AND (:workspaces IS NULL OR workspace IN (SELECT value FROM json_each(:workspaces)))
+AND archived <= :archived
 AND (updated_at, session_id) < (:time, :before)
 ORDER BY updated_at DESC, session_id DESC LIMIT :limit
 """
@@ -156,7 +157,7 @@ class SearchIndex:
     def find(
         self,
         match: str,
-        workspace: str | None,
+        workspaces: Sequence[str] | None,
         *,
         archived: bool,
         limit: int,
@@ -164,12 +165,13 @@ class SearchIndex:
     ) -> list[tuple[str, float, tuple[FoundText, ...]]]:
         """Return a page of sessions with matching texts: id, time of last activity, and texts.
 
-        The most recently active session comes first. `match` is a `match_expression`; `before`
+        The most recently active session comes first. `workspaces` are directories; None matches
+        all. `match` is a `match_expression`; `before`
         is the time and id of the last session on the previous page.
         """
         page = {
             "match": match,
-            "workspace": workspace,
+            "workspaces": None if workspaces is None else json.dumps(workspaces),
             "archived": archived,
             "limit": limit,
             "time": before[0],
