@@ -39,7 +39,7 @@ KEYS_SHOWN = (
 )
 
 INTERRUPT = "i again interrupts"
-LAND = "l again lands the worktree of"
+LAND = "l again lands the worktree"
 NOTHING_ASKED = "asks nothing now"
 ANSWERED_ELSEWHERE = (
     "the request is no longer open: it was answered elsewhere, or its turn has ended"
@@ -139,7 +139,7 @@ def _ask(state: BoardState, row: Row) -> Acts:
     def lines(width: int, theme: Theme) -> Sequence[str]:
         return request_text(request, theme, width).split("\n")
 
-    state.view = View(f"{row.name} · {row.place}", lines, row.key, request.id)
+    state.view = View(f"{row.name} · {row.narrow_place}", lines, row.key, request.id)
     return []
 
 
@@ -173,7 +173,7 @@ def _diff(_state: BoardState, row: Row) -> Acts:
 
 
 def _land(state: BoardState, row: Row) -> Acts:
-    asked = f"{LAND} {row.name}"
+    asked = f"{LAND} {row.session.worktree}: {row.name}"
     if not row.session.worktree:
         state.say(f"{row.name} works in no worktree")
     elif state.said_before == one_line(asked):

@@ -67,7 +67,9 @@ def session_row(
     session, rest = row.session, columns.rest
     name = pad(row.name, columns.title)
     what = pad(activity(row), columns.activity)
-    places = [pad(row.place, rest.place), pad(branch(session), rest.branch)]
+    # Sessions of one repository often differ only in their worktrees.
+    place = row.place if rest.branch else row.narrow_place
+    places = [pad(place, rest.place), pad(branch(session), rest.branch)]
     figures = [
         f"{age(row.elapsed_s(now)):>{AGE_COLUMNS}}",
         f"{cut(context(session), rest.context):>{rest.context}}",

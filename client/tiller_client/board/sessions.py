@@ -54,8 +54,15 @@ class Row(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where the session works: the host, if it has a label, and the repository or worktree."""
-        place = workplace(self.session)
+        """Where the session works: the host, if it has a label, and the repository."""
+        return self._at_host(workplace(self.session))
+
+    @property
+    def narrow_place(self) -> str:
+        """The same where branches have no room: a worktree instead of its repository."""
+        return self._at_host(one_line(self.session.worktree) or workplace(self.session))
+
+    def _at_host(self, place: str) -> str:
         return f"{self.key.host}:{place}" if self.key.host else place
 
     def elapsed_s(self, now: float) -> float:

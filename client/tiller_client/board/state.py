@@ -257,4 +257,5 @@ class BoardState:
 def _texts(row: Row) -> tuple[str, str, str, str]:
     """The texts of the columns in `Longest`."""
     session = row.session
-    return row.place, branch(session), context(session), cost(session)
+    place = max(row.place, row.narrow_place, key=cells)
+    return place, branch(session), context(session), cost(session)

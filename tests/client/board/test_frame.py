@@ -95,6 +95,11 @@ def test_a_landed_session_is_marked_as_such() -> None:
 
 def test_sessions_with_the_same_title_are_told_apart_by_their_worktrees() -> None:
     state = board(session("notes", worktree="notes-2", unseen=True, last_line="Done."))
+    for columns, place in ((60, "notes-2"), (100, "notes-2"), (140, "accounts  notes-2")):
+        assert drawn(state, (columns, 24)).frame.rows[2].split("  ", 1)[1].strip().startswith(place)
+    pressed(state, "l")
+    assert "l again lands the worktree notes-2: notes" in shown(state)
+    state.say("")
     assert drawn(state, (80, 24)).frame.rows[-2].startswith("notes · notes-2 · Done.")
 
 
