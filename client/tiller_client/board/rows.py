@@ -23,7 +23,7 @@ from tiller_client.rendering.text import age, cut, one_line, pad
 MARKS: dict[Group, str] = {
     "needs_you": "?", "working": "●", "waiting": "◷", "done": "✓", "idle": " ",
 }  # fmt: skip
-FAILED_MARK = "✗"
+FAILED_MARK, INTERRUPTED_MARK = "✗", "■"
 
 GAP = "  "
 AGE_COLUMNS = 6
@@ -76,7 +76,7 @@ def session_row(
         f"{cut(cost(session), rest.cost):>{rest.cost}}",
     ]
     places, figures = [*filter(None, places)], [*filter(None, figures)]
-    mark = FAILED_MARK if row.group == "done" and has_failed(session) else MARKS[row.group]
+    mark = _mark(row)
     at = CHOSEN if chosen else " "
     if stale:
         return theme.dim(f"{at}{mark} {GAP.join([name, *places, what, *figures])}".rstrip())
@@ -89,6 +89,13 @@ def session_row(
     return f"{theme.asking(at) if chosen else at}{_painted(mark, row, theme)} {GAP.join(parts)}"
 
 
+def _mark(row: Row) -> str:
+    if row.group == "done" and has_failed(row.session):
+        return FAILED_MARK
+    is_interrupted = row.group == "done" and row.session.last_outcome == "interrupted"
+    return INTERRUPTED_MARK if is_interrupted else MARKS[row.group]
+
+
 def _painted(mark: str, row: Row, theme: Theme) -> str:
     match row.group:
         case "needs_you":
@@ -96,6 +103,8 @@ def _painted(mark: str, row: Row, theme: Theme) -> str:
         case "working":
             return theme.painted(mark, "user")
         case "done":
+            if mark == INTERRUPTED_MARK:
+                return theme.dim(mark)
             return theme.bad(mark) if mark == FAILED_MARK else theme.good(mark)
         case "waiting" | "idle":
             return theme.dim(mark)

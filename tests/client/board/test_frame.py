@@ -88,6 +88,23 @@ def test_a_small_window_always_says_who_is_needed_and_which_group_it_shows() -> 
         assert any(CHOSEN in row for row in rows[2:])
 
 
+@pytest.mark.parametrize(
+    ("outcome", "reason", "mark"),
+    [
+        ("completed", "", "✓"),
+        ("failed", "no such model", "✗"),
+        ("limit_reached", "", "✗"),
+        ("interrupted", "", "■"),
+        ("interrupted", "The daemon was stopped.", "✗"),
+    ],
+)
+def test_only_a_turn_that_completed_has_the_mark_of_success(
+    outcome: str, reason: str, mark: str
+) -> None:
+    state = board(session("ended", unseen=True, last_outcome=outcome, reason=reason))
+    assert f"{mark} ended" in shown(state)
+
+
 def test_a_landed_session_is_marked_as_such() -> None:
     state = board(session("ended", landed=True, last_outcome="completed", last_line="All pass."))
     assert "landed · All pass." in shown(state)
