@@ -227,8 +227,13 @@ class SessionSummary(Struct, frozen=True, omit_defaults=True):
 
 
 def last_line(text: str) -> str:
-    """The last line of a text that is not blank, shortened to `LINE_CHARS_MAX`."""
-    line = text.rstrip()[-LINE_CHARS_MAX * 10 :].rpartition("\n")[2].strip()
+    """The last line of a text that says something, shortened to `LINE_CHARS_MAX`.
+
+    Rows of tables say little alone; rules, and the fences of code, say nothing.
+    """
+    lines = [one.strip() for one in reversed(text.rstrip()[-LINE_CHARS_MAX * 10 :].split("\n"))]
+    telling = [one for one in lines if any(map(str.isalnum, one))] or lines
+    line = next((one for one in telling if not one.startswith("|")), telling[0])
     return line if len(line) <= LINE_CHARS_MAX else f"{line[: LINE_CHARS_MAX - 1]}…"
 
 
