@@ -70,6 +70,22 @@ def test_last_is_the_most_recently_active_session_of_the_nearest_directory(
     assert "Repairs" in out
 
 
+def test_the_name_of_a_worktree_means_the_latest_session_there(
+    daemon: FakeDaemon, tiller: Tiller
+) -> None:
+    places = [("1ONE", "/work/a", "fix"), ("2TWO", "/work/a", "fix"), ("3ELS", "/work/b", "WHERE")]
+    for end, place, worktree in places:
+        created = SessionCreated(place, Settings(), worktree=worktree)
+        daemon.add(f"01K0{end:0>22}", [created, SessionTitled(f"Title {end}")])
+    assert "Title 2TWO" in tiller("show", "fix")[1]
+    assert "Tea" in tiller("show", "WHERE")[1]  # the end of an id goes first
+    daemon.add(FORK, [SessionCreated("/work/c", Settings(), worktree="fix")])
+    status, out, err = tiller("show", "fix")
+    assert (status, out) == (2, "")
+    assert "'fix' names several worktrees; give an id: session " in err
+    assert "session CCCCFORK in /work/c" in err
+
+
 def test_without_a_session_here_showing_takes_the_newest_and_says_which(
     daemon: FakeDaemon, tiller: Tiller, tmp_path: Path
 ) -> None:

@@ -372,5 +372,6 @@ class FakeDaemon:
             context_tokens=snapshot.context_tokens,
             context_window=snapshot.context_window,
             branch=snapshot.branch,
+            worktree=snapshot.worktree,
             last_outcome=snapshot.last_outcome,
         )

@@ -85,14 +85,28 @@ def session(
 ) -> SessionSummary:
     """The session that `reference` means, archived ones included.
 
-    `reference` is `last` in a `directory` (see `_last`), an id, or a unique piece of one with at
-    least `PIECE_CHARS_MIN` characters. Raises `UsageError` if none or several match.
+    `reference` is `last` in a `directory` (see `_last`), an id, a unique piece of one with at
+    least `PIECE_CHARS_MIN` characters, or else the name of a worktree, which means the most
+    recently active session there. Raises `UsageError` if none or several match.
     """
     if reference == LAST:
         return _last(connection, directory, changes=changes, archived=archived)
-    require_length(reference)
     known = {s.session_id: s for s in _all_sessions(connection)}
+    is_piece = len(reference) >= PIECE_CHARS_MIN and any(matches(one, reference) for one in known)
+    if not is_piece and (found := _in_worktree(known.values(), reference)):
+        return found
+    require_length(reference)
     return known[_unique(list(known), reference, "session", f"{program()} ls --all")]
+
+
+def _in_worktree(sessions: Iterable[SessionSummary], name: str) -> SessionSummary | None:
+    """The first of the sessions in a worktree; `UsageError` if several repositories have such."""
+    found = [one for one in sessions if one.worktree == name and one.owner_id is None]
+    latest = list({one.checkout or one.workspace: one for one in reversed(found)}.values())
+    if len(latest) > 1:
+        names = ", ".join(map(session_name, latest[:SHOWN_MAX]))
+        raise UsageError(f"{one_line(name)!r} names several worktrees; give an id: {names}")
+    return latest[0] if latest else None
 
 
 def require_length(reference: str) -> None:
