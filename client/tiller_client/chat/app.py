@@ -356,6 +356,8 @@ async def run_chat(opening: Opening, typed: bytes, *, is_new: bool = False) -> i
                 await delete_if_empty(client, chat.state.session_id)
             else:
                 say(f"{turn}to return: {program()} chat {chat.state.session_id[-SHORT_ID_CHARS:]}")
+                if worktree := one_line(chat.state.snapshot.worktree):
+                    say(f"to land its commits: {program()} worktree land {worktree}")
             if chat.state.next_session is None:
                 return 0
             is_new = False

@@ -128,7 +128,7 @@ def status_facts(snapshot: Snapshot, known: Facts) -> list[tuple[str, str]]:
         ("agent", settings.agent or known.agent),
         ("approvals", settings.approve or ""),
         ("sandbox", (settings.sandbox or "").replace("_", " ")),
-        ("context", context_line(snapshot)),
+        ("context", context_line(snapshot).removeprefix("context ")),
         ("tokens", tokens_line(snapshot.usage)),
         ("cost", "" if snapshot.cost is None else dollars(snapshot.cost)),
         ("work", f"{counted(snapshot.turns, 'turn')} · {counted(snapshot.steps, 'step')}"),

@@ -3,7 +3,7 @@
 from msgspec import structs
 
 from tiller_client.chat.rows import heading_rows
-from tiller_client.chat.status import NOTE_ROWS_MAX, Facts, Notes, beside, status_rows
+from tiller_client.chat.status import NOTE_ROWS_MAX, Facts, Notes, beside, status_facts, status_rows
 from tiller_client.rendering.style import Theme
 from tiller_client.rendering.text import cells
 from tiller_protocol.items import Request
@@ -48,6 +48,11 @@ def test_the_heading_says_which_session_a_fork_came_from() -> None:
     fork = Snapshot("01KB", workspace="/w", title="mend it", parent_id="01KA0000000000004PK35C1W")
     heading, _ = heading_rows(fork, 80, Theme())
     assert "mend it · fork of 4PK35C1W at turn 0 · /w" in heading
+
+
+def test_the_list_of_facts_names_each_once() -> None:
+    used = structs.replace(SNAPSHOT, context_tokens=12, context_window=100)
+    assert ("context", "12 %") in status_facts(used, Facts())
 
 
 def test_the_other_frontends_are_named_each_name_once():

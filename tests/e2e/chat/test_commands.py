@@ -211,3 +211,13 @@ async def test_ctrl_o_shows_what_is_folded_on_the_screen_whole(
     chat.press("\x0f")
     await chat.sees("folded from now on")
     assert chat.text.count("The lookup differs in case.") == 1
+
+
+async def test_whoever_leaves_a_worktree_is_told_how_to_land_its_commits(
+    opens: Opens, daemon: Daemon
+) -> None:
+    chat = opens("-m", daemon.script(always("Done.")), "--worktree", "fix", "go on")
+    await chat.shows("Done.", READY)
+    chat.press("\x04")
+    assert await chat.end() == 0
+    assert "to land its commits: tiller worktree land fix" in chat.text
