@@ -3,6 +3,7 @@
 import asyncio
 import getpass
 import importlib.util
+import os
 import platform
 import subprocess
 import tempfile
@@ -35,7 +36,9 @@ def run(arguments: Namespace) -> int:
     try:
         return asyncio.run(_gateway() if arguments.verb == "gateway" else _act(arguments))
     except asyncio.CancelledError:  # by a signal to the gateway
-        return 0
+        flush()
+        # Threads may still wait for a daemon that is gone, and Python would wait for them.
+        os._exit(0)
     except ExceptionGroup as group:
         found, others = group.split(TillerError)
         if others or found is None:
