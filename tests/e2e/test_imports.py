@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from support.daemon import START_S, Daemon
 
-READY_MODULES_MAX = 767
+READY_MODULES_MAX = 768
 """Modules that the daemon has imported when it is ready."""
 
 FOREIGN = {

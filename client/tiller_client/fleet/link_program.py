@@ -70,8 +70,7 @@ def _lock(directory: Path) -> bool:
 
 def _report(state: LinkState) -> None:
     """Tell the starter, once, and leave its pipe."""
-    sys.stdout.buffer.write(encode_state(state))
-    sys.stdout.flush()
+    os.write(sys.stdout.fileno(), encode_state(state))
     with open(os.devnull, "wb") as null:  # noqa: PTH123 - a descriptor is needed
         os.dup2(null.fileno(), sys.stdout.fileno())
 
