@@ -204,9 +204,12 @@ async def test_the_largest_prompt_is_taken_and_a_larger_one_is_too_large(
 
 @pytest.mark.promise("B57")
 async def test_a_message_of_20_mb_closes_its_connection_and_no_other(
-    frontend: Frontend, workspace: Path, daemon: Daemon
+    new_daemon: Callable[[], Daemon], nursery: trio.Nursery, workspace: Path
 ) -> None:
     """20 MB at once → the connection is closed unread, memory stays flat, others are served."""
+    daemon = new_daemon()  # without what other tests leave in memory
+    daemon.start()
+    frontend = await Frontend.connect(daemon, nursery)
     session_id = await frontend.session(workspace, text("warm"), text("fine"))
     await frontend.say(session_id)
     await frontend.turn_ended(session_id)  # what a first turn imports is not the message's
@@ -224,6 +227,7 @@ async def test_a_message_of_20_mb_closes_its_connection_and_no_other(
     await frontend.say(session_id)
     assert (await frontend.turn_ended(session_id, 2)).last_message == "fine"
     assert daemon.rss_bytes - before < MESSAGE_BYTES_MAX
+    await frontend.close()
 
 
 @pytest.mark.promise("B57")
