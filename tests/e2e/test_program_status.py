@@ -13,7 +13,8 @@ import pytest
 import trio
 
 from e2e.chat.conftest import opens as opens
-from e2e.words import calls, read, text
+from e2e.gates import Gate
+from e2e.words import bash, calls, text
 from support.chat import ChatTerminal
 from support.daemon import Daemon
 from support.frontend import Frontend
@@ -81,10 +82,13 @@ async def test_exec_leaves_its_result(runs: Opens, daemon: Daemon) -> None:
 async def test_a_sub_agent_has_a_record_as_long_as_it_works(
     runs: Opens, daemon: Daemon, workspace: Path
 ) -> None:
-    daemon.make_agent("helper", calls(read("greeting.txt")), text("Helped."))
+    gate = Gate(workspace)  # what begins and ends between two frames is not told
+    daemon.make_agent("helper", calls(bash(gate.command)), text("Helped."))
     task = CallPart("task", arguments={"prompt": "read it", "agent": "helper"})
     model = daemon.script(calls(task), text("Done."))
     terminal = runs("exec", "--approve", "always", "-m", model, "go")
+    await terminal.until(lambda: any("id" in one for one in reports(terminal.written)))
+    await gate.pass_one()
     assert await terminal.end() == 0
     children = [one for one in reports(terminal.written) if "id" in one]
     assert children[0] | {"id": ""} == {"state": "working", "id": "", "title": "helper: read it"}
