@@ -124,6 +124,7 @@ def test_a_gateway_that_was_killed_goes_on_with_its_tasks(host: Host, origin: Pa
     assert (ended["state"], ended.get("attempt", 1), ended["report"]["commits"]) == ("done", 1, 1)
 
 
+@pytest.mark.nightly
 def test_a_turn_that_its_daemon_has_cut_off_is_continued(host: Host, origin: Path) -> None:
     steps = calls(bash("sleep 1000")), text("Done.")
     (task,) = host.run("Wait", origin, "--model", playing(host, *steps))

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tiller_client.api.for_asyncio import Client
-from tiller_client.errors import NoAnswer, NoDaemon, RejectedError, TillerError
+from tiller_client.errors import RejectedError, TillerError
 from tiller_client.fleet.broker import Broker
 from tiller_client.fleet.dispatcher import Confirm
 from tiller_client.fleet.guard import Guard
@@ -18,7 +18,6 @@ from tiller_client.fleet.objects import put_object
 from tiller_client.fleet.publisher import Publisher
 from tiller_client.fleet.records import Report, Task, TaskSpec
 from tiller_client.fleet.repositories import Repositories, RepositoryProblem
-from tiller_client.fleet.table import Unavailable
 from tiller_protocol.answers import Created, ReplayResult, SessionDiffResult, SessionListResult
 from tiller_protocol.events import Event, TurnEnded
 from tiller_protocol.ops import (
@@ -67,6 +66,10 @@ IN_SANDBOX = (Rule("bash", "*", "allow"),)
 leave the sandbox needs another permission."""
 
 
+class SessionGone(TillerError):
+    """Somebody has deleted a task's session."""
+
+
 class SessionWorker:
     """Does tasks with sessions of the daemon on this host."""
 
@@ -101,11 +104,13 @@ class SessionWorker:
         while True:
             try:
                 return await self._work(task, confirm)
-            except (NoDaemon, NoAnswer, Unavailable):
-                await asyncio.sleep(RETRY_S)
-            except TillerError as error:
-                if not isinstance(error, RejectedError) or error.code not in PASSING:
+            except (RepositoryProblem, SessionGone) as error:
+                return Report("not_started", problem=str(error))
+            except RejectedError as error:
+                if error.code not in PASSING:
                     return Report("not_started", problem=str(error))
+                await asyncio.sleep(RETRY_S)
+            except TillerError:  # the daemon or the broker is away for a while
                 await asyncio.sleep(RETRY_S)
             finally:
                 self._guard.forget(fence_id(task.work_id))
@@ -171,7 +176,7 @@ class SessionWorker:
     async def _summary(self, session_id: str) -> SessionSummary:
         listed = await self._client.ask(SessionList(sessions=(session_id,)), SessionListResult)
         if not listed.sessions:
-            raise TillerError(f"session {session_id} was deleted")
+            raise SessionGone(f"session {session_id} was deleted")
         return listed.sessions[0]
 
     async def _last_end(self, session_id: str, head: int) -> TurnEnded | None:
