@@ -112,6 +112,18 @@ def test_a_draining_host_takes_no_tasks(host: Host, origin: Path) -> None:
         assert not host.tiller("fleet", "drain", host.name, *words).returncode
 
 
+def test_a_stopped_daemon_stays_stopped_and_its_host_takes_no_tasks(
+    host: Host, origin: Path
+) -> None:
+    assert not host.tiller("daemon", "stop", "--yes").returncode
+    (task,) = host.run("Go", origin, "--model", playing(host, text("Done.")))
+    wait_until(lambda: "no daemon is running" in host.tiller("fleet", "ls").stdout)
+    assert host.tasks()[task]["state"] == "queued"
+    assert host.daemon.kill9() == 0  # it had ended by itself
+    host.daemon.start()
+    assert host.ended(task)["state"] == "done"
+
+
 def test_a_gateway_that_was_killed_goes_on_with_its_tasks(host: Host, origin: Path) -> None:
     go_on = origin.parent / "go-on"
     wait = bash(f"while [ ! -e {go_on} ]; do sleep 0.05; done; {COMMIT}")
@@ -124,12 +136,10 @@ def test_a_gateway_that_was_killed_goes_on_with_its_tasks(host: Host, origin: Pa
     assert (ended["state"], ended.get("attempt", 1), ended["report"]["commits"]) == ("done", 1, 1)
 
 
-@pytest.mark.nightly
 def test_a_turn_that_its_daemon_has_cut_off_is_continued(host: Host, origin: Path) -> None:
-    steps = calls(bash("sleep 1000")), text("Done.")
+    steps = calls(bash("touch began; sleep 1000")), text("Done.")
     (task,) = host.run("Wait", origin, "--model", playing(host, *steps))
-    session_id = host.session_of(task)
-    wait_until(lambda: host.daemon.asked(session_id))
+    wait_until(lambda: any(host.repositories.glob("*/*.worktrees/*/began")))
     host.daemon.kill9()  # the gateway starts the next one
     assert host.ended(task, LATE_S)["report"]["outcome"] == "completed"
     assert not host.tiller("daemon", "stop", "--yes").returncode

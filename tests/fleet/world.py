@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from tiller_client.fleet.broker import LEASE_S
 from tiller_client.fleet.dispatcher import Confirm, Dispatcher, Tables
 from tiller_client.fleet.lease import Lease
+from tiller_client.fleet.names import LEASE_S
 from tiller_client.fleet.records import Report, Task, TaskSpec, cancelled, decode_task, encode
 from tiller_client.fleet.table import Conflict, Record, Unavailable
 
@@ -148,6 +148,8 @@ class _Session:
 
 class Host:
     """A machine with a daemon, a gateway, and a guard."""
+
+    problem = ""
 
     def __init__(self, world: "World", name: str, slots: int) -> None:
         self.world = world

@@ -58,6 +58,7 @@ class FarHost:
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
         pool = ConnectionPool(self._places, "tiller gateway")
+        pool.leaves_stopped = True
         async with (
             broker.Broker(self._settings, self.name) as connected,
             Publications(self._places) as publications,

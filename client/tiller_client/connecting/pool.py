@@ -4,6 +4,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Generator, Mapping
+from contextlib import nullcontext
 
 from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.connecting.runtime import has_crashed
@@ -21,6 +22,8 @@ class ConnectionPool:
         self, places: Places, name: str, *, environ: Mapping[str, str] = os.environ
     ) -> None:
         """Do not connect yet; a daemon that this starts gets `environ`."""
+        self.leaves_stopped = False
+        """Whether `connection` raises `NoDaemon` instead of starting a daemon that was stopped."""
         self.places = places
         self.name = name
         self._environ = environ
@@ -34,9 +37,10 @@ class ConnectionPool:
         """Lend a connection, and close it if it fails; raises the errors of `DaemonConnection`."""
         with self._lock:
             connection = self._idle.pop() if self._idle else None
-        connection = connection or self.connect()
+        connection = connection or self.connect(only_crashed=self.leaves_stopped)
         try:
-            yield connection
+            with connection.starting_only_crashed() if self.leaves_stopped else nullcontext():
+                yield connection
         except RejectedError:
             self._keep(connection)
             raise

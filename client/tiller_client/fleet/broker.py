@@ -20,18 +20,10 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error, MaxPayloadError, SlowConsumerError
 from nats.js import JetStreamContext
-from nats.js.api import (
-    DiscardPolicy,
-    KeyValueConfig,
-    ObjectStoreConfig,
-    RetentionPolicy,
-    StorageType,
-    StreamConfig,
-)
-from nats.js.errors import APIError, NoStreamResponseError, NotFoundError, ServiceUnavailableError
+from nats.js.errors import APIError, NoStreamResponseError, ServiceUnavailableError
 
 from tiller_client.errors import LinkLost, NoDaemon, TillerError, UsageError
-from tiller_client.fleet import names
+from tiller_client.fleet.names import make
 from tiller_client.fleet.parts import Parts, split
 from tiller_client.fleet.sealing import NotOurs, Sealing, sealing_of
 from tiller_protocol.codec import MESSAGE_BYTES_MAX
@@ -48,15 +40,6 @@ PING_S = 5
 
 REQUEST_S = 10.0
 """How long to wait for an answer before the request is sent again; hosts answer it once."""
-
-LEASE_S = 30.0
-"""How long a host counts as there after its last sign of life, by the broker's clock."""
-
-INBOX_S = 7 * 86_400.0
-"""The longest time that the broker keeps a submission for a host that is away."""
-
-DUPLICATES_S = 120.0
-"""How long the servers recognise a repeated message id; correctness does not depend on it."""
 
 OVERHEAD_BYTES = 4096
 """Room for headers and encryption in each message."""
@@ -106,6 +89,8 @@ class Broker:
         self.missed: list[Callable[[], None]] = []
         """Called when messages may be missing: after a lost connection, or if we were too slow."""
         self._requests: set[_Request] = set()
+        self._publishing: set[tuple[str, asyncio.Timeout]] = set()
+        """By subject, in small letters, what waits to be stored in a stream."""
         self._forbidden: dict[str, Forbidden] = {}
         """By subject, what the servers have refused on this connection."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -152,53 +137,10 @@ class Broker:
 
     async def prepare(self) -> None:
         """Make the streams and buckets that do not exist yet; raises `TillerError`."""
-        streams = (
-            StreamConfig(
-                name=names.EVENTS_STREAM,
-                subjects=["tiller.events.*.*"],
-                storage=StorageType.FILE,
-                discard=DiscardPolicy.NEW,
-                duplicate_window=DUPLICATES_S,
-                allow_direct=True,
-            ),
-            StreamConfig(
-                name=names.INBOX_STREAM,
-                subjects=["tiller.inbox.*"],
-                storage=StorageType.FILE,
-                retention=RetentionPolicy.WORK_QUEUE,
-                discard=DiscardPolicy.NEW,
-                max_age=INBOX_S,
-                duplicate_window=DUPLICATES_S,
-            ),
-        )
         try:
-            await self.js.account_info()
-            for stream in streams:
-                await self._unless_there(self.js.stream_info(str(stream.name)), stream)
-            for bucket, ttl in (
-                (names.LEASES, LEASE_S),
-                (names.HOSTS, None),
-                (names.TASKS, None),
-                (names.ANSWERS, INBOX_S),
-            ):
-                try:
-                    await self.js.stream_info(f"KV_{bucket}")
-                except NotFoundError:
-                    await self.js.create_key_value(KeyValueConfig(bucket, ttl=ttl, direct=True))
-            try:
-                await self.js.stream_info(f"OBJ_{names.OBJECTS}")
-            except NotFoundError:
-                await self.js.create_object_store(
-                    names.OBJECTS, config=ObjectStoreConfig(names.OBJECTS)
-                )
+            await make(self.js)
         except (TimeoutError, Error, APIError) as error:
             raise self.explained(error) from None
-
-    async def _unless_there(self, looking: Awaitable[object], stream: StreamConfig) -> None:
-        try:
-            await looking
-        except NotFoundError:
-            await self.js.add_stream(stream)
 
     def explained(self, error: BaseException) -> TillerError:
         """Say in a sentence what a failure of NATS means."""
@@ -252,7 +194,8 @@ class Broker:
         subject = request.subject
         while True:
             try:
-                message = await asyncio.wait_for(request.arrived.get(), REQUEST_S)
+                async with asyncio.timeout(REQUEST_S):
+                    message = await request.arrived.get()
             except TimeoutError:
                 if self.nc.is_connected:
                     return None
@@ -269,6 +212,21 @@ class Broker:
             whole = self._assembled(message)
             if whole is not None:
                 return self.sealing.open(subject, whole)
+
+    async def publish(
+        self, subject: str, data: bytes = b"", headers: dict[str, str] | None = None
+    ) -> int:
+        """Store a message in its stream, and return its number there.
+
+        Raises the errors of `nats`, and `TimeoutError` also as soon as the servers refuse it.
+        """
+        async with asyncio.timeout(None) as limit:
+            waiting = subject.lower(), limit
+            self._publishing.add(waiting)
+            try:
+                return (await self.js.publish(subject, data, headers=headers)).seq
+            finally:
+                self._publishing.discard(waiting)
 
     async def serve(self, subject: str, handler: Handler) -> None:
         """From now on, answer requests to a subject; `handler` must not raise."""
@@ -351,6 +309,9 @@ class Broker:
         for request in self._requests:
             if request.subject.lower() == subject:
                 request.arrived.put_nowait(problem)
+        for published, limit in self._publishing:
+            if published == subject and not limit.expired():
+                limit.reschedule(0)
 
     async def _reconnected(self) -> None:
         self._parts.clear()

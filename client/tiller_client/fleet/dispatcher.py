@@ -17,8 +17,8 @@ from typing import NamedTuple, Protocol
 
 from msgspec import structs
 
-from tiller_client.fleet.broker import LEASE_S
 from tiller_client.fleet.lease import RETRY_S, Lease
+from tiller_client.fleet.names import LEASE_S
 from tiller_client.fleet.records import (
     FINAL,
     Report,
@@ -66,6 +66,11 @@ class Worker(Protocol):
 
         The model may start only right after `confirm` has returned.
         """
+        ...
+
+    @property
+    def problem(self) -> str:
+        """Why this host can take no tasks now; empty if it can."""
         ...
 
     async def stop(self, task: Task) -> None:
@@ -176,7 +181,7 @@ class Dispatcher:
             if task.cancel and work_id not in self._stopping:
                 self._stopping.add(work_id)
                 await self._worker.stop(task)
-        free = self._slots - len(self._working)
+        free = self._slots - len(self._working) if not self._worker.problem else 0
         if free > 0 and not await self._tables.hosts.get(f"{DRAIN_PREFIX}{self._host}"):
             for key in sorted(self._open, key=lambda key: self._open[key][1]):
                 free -= await self._take(key) if free > 0 else 0

@@ -33,7 +33,7 @@ from tiller_protocol.places import Places
 LOCK, INSTANCE, REPOSITORIES = "gateway.lock", "instance", "repositories"
 """Names in the gateway's directory."""
 
-INFO_S = 10.0
+INFO_S = 2.0
 """How often the host's entry is brought up to date."""
 
 
@@ -53,12 +53,14 @@ async def run_gateway(settings: Fleet, places: Places, say: Callable[[str], None
     instance = _own(directory)
     assert settings.name
     host = settings.name
-    _cancel_on_signals()
+    _end_on_signals()
     async with (
         Broker(settings, f"tiller gateway {host}") as broker,
         Client("tiller gateway", places=places) as client,
         Publications(places) as publications,
     ):
+        # The daemon was started if necessary. Who stops it later wants it stopped.
+        client.blocking.pool.leaves_stopped = True
         await broker.prepare()
         buckets = (names.LEASES, names.HOSTS, names.TASKS)
         tables = Tables(*(Bucket(broker, name) for name in buckets))
@@ -97,14 +99,18 @@ async def run_gateway(settings: Fleet, places: Places, say: Callable[[str], None
             if settings.workspace:
                 agent = Agent(broker, host, client, Path(settings.workspace))
                 group.create_task(agent.run())
-            group.create_task(_keep_info(tables.hosts, info, lease, publisher, say))
+            parts = lease, worker, publisher
+            group.create_task(_keep_info(tables.hosts, info, parts, say))
 
 
-def _cancel_on_signals() -> None:
-    task = asyncio.current_task()
-    assert task
+def _end_on_signals() -> None:
+    """Let a signal end the process at once: a gateway may be killed at any moment without a loss.
+
+    An orderly end could take for ever: threads may wait for a daemon that is gone, and before
+    Python 3.12, `asyncio.wait_for`, which the client for NATS uses, can swallow a cancellation.
+    """
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        asyncio.get_running_loop().add_signal_handler(number, os._exit, 0)
 
 
 def _info_of(settings: Fleet, client: Client) -> HostInfo:
@@ -135,13 +141,16 @@ def _own(directory: Path) -> str:
 
 
 async def _keep_info(
-    hosts: Table, info: HostInfo, lease: Lease, publisher: Publisher, say: Callable[[str], None]
+    hosts: Table,
+    info: HostInfo,
+    parts: tuple[Lease, SessionWorker, Publisher],
+    say: Callable[[str], None],
 ) -> None:
     """Keep the host's entry up to date, and tell the user about problems."""
     told = ""
     written: HostInfo | None = None
     while True:
-        problem = lease.problem or publisher.problem
+        problem = next((one.problem for one in parts if one.problem), "")
         if problem != told:
             say(problem or "all is well again")
             told = problem

@@ -38,7 +38,7 @@ async def leave(broker: Broker, host: str, submission_id: str, frame: bytes, wai
     subject = names.inbox(host)
     headers = {"Nats-Msg-Id": submission_id, WAIT_HEADER: str(wait_s)}
     try:
-        await broker.js.publish(subject, broker.sealing.seal(subject, frame), headers=headers)
+        await broker.publish(subject, broker.sealing.seal(subject, frame), headers)
     except (Error, APIError, TimeoutError) as error:
         raise broker.explained(error) from None
 

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 
 from tiller_client.errors import UsageError
-from tiller_client.fleet.broker import LEASE_S
+from tiller_client.fleet.names import LEASE_S
 from tiller_client.fleet.records import Presence, decode_presence, encode
 from tiller_client.fleet.table import Conflict, Table, Unavailable
 

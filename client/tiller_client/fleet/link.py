@@ -103,7 +103,8 @@ class Link:
         looking = self._broker.request(self._host, names.look(self._host), encode_submission(hello))
         record = asyncio.create_task(self._record())
         try:
-            await asyncio.wait_for(looking, GREETING_S)
+            async with asyncio.timeout(GREETING_S):
+                await looking
             self._broker.check_permitted(names.live(self._host, LIFECYCLE_TOPIC))
         except TimeoutError:
             raise LinkLost(f"the gateway of {self._host} does not answer") from None
@@ -115,8 +116,8 @@ class Link:
     async def _record(self) -> Record | str | None:
         """What the fleet knows of the host; an empty text if that can't be read."""
         try:
-            reading = Bucket(self._broker, names.HOSTS).get(self._host)
-            return await asyncio.wait_for(reading, TABLE_S)
+            async with asyncio.timeout(TABLE_S):
+                return await Bucket(self._broker, names.HOSTS).get(self._host)
         except (TimeoutError, TillerError, Error):
             return ""
 
@@ -143,7 +144,8 @@ class Link:
         used_at = connected_at = loop.time()
         while True:
             with contextlib.suppress(TimeoutError):
-                return await asyncio.wait_for(self._lost.get(), TICK_S)
+                async with asyncio.timeout(TICK_S):
+                    return await self._lost.get()
             now = loop.time()
             if self._in_progress or (self._sockets and self._sockets.is_used):
                 used_at = now

@@ -1,4 +1,16 @@
+# pyright: reportUnknownMemberType=false
 """The names in the broker: subjects, streams, buckets and headers. Tokens are joined with dots."""
+
+from nats.js import JetStreamContext
+from nats.js.api import (
+    DiscardPolicy,
+    KeyValueConfig,
+    ObjectStoreConfig,
+    RetentionPolicy,
+    StorageType,
+    StreamConfig,
+)
+from nats.js.errors import NotFoundError
 
 EVENTS_STREAM = "tiller_events"
 """The durable events of all sessions, one subject for each session."""
@@ -20,6 +32,15 @@ OBJECT_HEADER = "Tiller-Object"
 
 EXPIRES_HEADER = "Tiller-Expires"
 """When a submission in the inbox becomes void, in Unix seconds by the broker's clock."""
+
+LEASE_S = 30.0
+"""How long a host counts as there after its last sign of life, by the broker's clock."""
+
+INBOX_S = 7 * 86_400.0
+"""The longest time that the broker keeps a submission for a host that is away."""
+
+DUPLICATES_S = 120.0
+"""How long the servers recognise a repeated message id; correctness does not depend on it."""
 
 
 def events(host: str, session_id: str) -> str:
@@ -50,3 +71,41 @@ def inbox(host: str) -> str:
 def entry(bucket: str, key: str) -> str:
     """The subject of an entry in a bucket."""
     return f"$KV.{bucket}.{key}"
+
+
+async def make(js: JetStreamContext) -> None:
+    """Make the streams and buckets that do not exist yet; raises the errors of `nats`."""
+    streams = (
+        StreamConfig(
+            name=EVENTS_STREAM,
+            subjects=[events("*", "*")],
+            storage=StorageType.FILE,
+            discard=DiscardPolicy.NEW,
+            duplicate_window=DUPLICATES_S,
+            allow_direct=True,
+        ),
+        StreamConfig(
+            name=INBOX_STREAM,
+            subjects=[inbox("*")],
+            storage=StorageType.FILE,
+            retention=RetentionPolicy.WORK_QUEUE,
+            discard=DiscardPolicy.NEW,
+            max_age=INBOX_S,
+            duplicate_window=DUPLICATES_S,
+        ),
+    )
+    await js.account_info()
+    for stream in streams:
+        try:
+            await js.stream_info(str(stream.name))
+        except NotFoundError:
+            await js.add_stream(stream)
+    for bucket, ttl in ((LEASES, LEASE_S), (HOSTS, None), (TASKS, None), (ANSWERS, INBOX_S)):
+        try:
+            await js.stream_info(f"KV_{bucket}")
+        except NotFoundError:
+            await js.create_key_value(KeyValueConfig(bucket, ttl=ttl, direct=True))
+    try:
+        await js.stream_info(f"OBJ_{OBJECTS}")
+    except NotFoundError:
+        await js.create_object_store(OBJECTS, config=ObjectStoreConfig(OBJECTS))

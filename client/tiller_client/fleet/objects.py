@@ -1,7 +1,6 @@
 # pyright: reportUnknownMemberType=false
 """Large content in the broker: events that don't fit into a message, bundles and diffs of tasks."""
 
-import asyncio
 from contextlib import suppress
 
 from nats.errors import Error
@@ -36,6 +35,6 @@ async def get_object(broker: Broker, name: str) -> bytes:
 
 async def drop_object(broker: Broker, name: str) -> None:
     """Delete what was stored, if it is there."""
-    with suppress(Error, APIError, asyncio.TimeoutError):
+    with suppress(Error, APIError, TimeoutError):
         store = await broker.js.object_store(OBJECTS)
         await store.delete(name)

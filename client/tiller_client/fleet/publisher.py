@@ -99,7 +99,7 @@ class Publisher:
 
     async def flush(self, session_id: str, within_s: float) -> bool:
         """Wait until a session's events up to now are in the stream; false if that takes longer."""
-        with suppress(asyncio.TimeoutError, TillerError):
+        with suppress(TimeoutError, TillerError):
             async with asyncio.timeout(within_s):
                 head = (await self._replay(session_id, 0, limit=1)).head
                 self.note(session_id)
@@ -143,7 +143,8 @@ class Publisher:
                         if one.head > self._seq(one.session_id):
                             self.note(one.session_id)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._is_due.wait(), WHOLE_S)
+                async with asyncio.timeout(WHOLE_S):
+                    await self._is_due.wait()
             self._is_due.clear()
 
     async def _replay(self, session_id: str, after: int, limit: int | None = None) -> ReplayResult:
@@ -207,5 +208,5 @@ class Publisher:
                 name = f"events/{self._host}/{event.session_id}/{event.seq}"
                 await put_object(broker, name, encode_event(event))
                 headers[names.OBJECT_HEADER], data = name, b""
-            position.last = (await broker.js.publish(subject, data, headers=headers)).seq
+            position.last = await broker.publish(subject, data, headers)
         position.seq = event.seq

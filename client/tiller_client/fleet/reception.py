@@ -73,7 +73,8 @@ class Reception:
             while True:
                 await self._send_live()
                 try:
-                    await asyncio.wait_for(self._has_live.wait(), EXPIRE_S)
+                    async with asyncio.timeout(EXPIRE_S):
+                        await self._has_live.wait()
                 except TimeoutError:
                     self._topics.expire(self._now)
         finally:
@@ -152,7 +153,7 @@ class Reception:
         loop = asyncio.get_running_loop()
 
         def submit() -> AnyAnswer:
-            with self._pool.connection() as connection, connection.starting_only_crashed():
+            with self._pool.connection() as connection:
                 return connection.submit(op, submission_id=submission_id, client=client)
 
         try:

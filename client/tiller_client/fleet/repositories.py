@@ -113,7 +113,8 @@ async def _git(clone: Path | None, *words: str) -> str:
         },
     )
     try:
-        said, problem = await asyncio.wait_for(process.communicate(), FETCH_S)
+        async with asyncio.timeout(FETCH_S):
+            said, problem = await process.communicate()
     except TimeoutError:
         process.kill()
         raise RepositoryProblem(f"git {words[0]} took longer than {FETCH_S:g} s") from None

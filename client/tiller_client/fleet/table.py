@@ -143,7 +143,7 @@ class Bucket:
             if (await reader.consumer_info()).num_pending:
                 raise
         finally:
-            with suppress(Error, APIError, asyncio.TimeoutError):
+            with suppress(Error, APIError, TimeoutError):
                 await reader.unsubscribe()
         return list(found.values())
 
@@ -153,7 +153,7 @@ class Bucket:
         headers = {"Nats-Expected-Last-Subject-Sequence": str(version)}
         try:
             sealed = self._broker.sealing.seal(subject, value)
-            return (await self._broker.js.publish(subject, sealed, headers=headers)).seq
+            return await self._broker.publish(subject, sealed, headers)
         except APIError as error:
             if is_wrong_last(error):
                 last = None if version else await self._last(key)
@@ -167,7 +167,7 @@ class Bucket:
     async def delete(self, key: str) -> None:
         """Delete a record, whatever its version."""
         try:
-            await self._broker.js.publish(entry(self._name, key), headers={"KV-Operation": "DEL"})
+            await self._broker.publish(entry(self._name, key), headers={"KV-Operation": "DEL"})
         except (Error, APIError, TimeoutError) as error:
             raise Unavailable(str(self._broker.explained(error))) from None
 
@@ -180,6 +180,7 @@ class Bucket:
                 self._change.set()
 
             await self._broker.nc.subscribe(entry(self._name, ">"), cb=note)
-        with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._change.wait(), within_s)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._change.wait()
         self._change.clear()

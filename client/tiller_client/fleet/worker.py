@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tiller_client.api.for_asyncio import Client
+from tiller_client.connecting.runtime import has_crashed, is_running
 from tiller_client.errors import RejectedError, TillerError
 from tiller_client.fleet.broker import Broker
 from tiller_client.fleet.dispatcher import Confirm
@@ -49,6 +50,8 @@ CONTINUES_MAX = 3
 
 DAEMON_STOPPED = "daemon_stopped"
 """The code of a turn's error if its daemon stopped."""
+
+STOPPED = "no daemon is running; start one with: tiller daemon start"
 
 PASSING = ("overloaded", "unavailable", "shutting_down", "internal")
 """Codes of rejections after which the same submission may be accepted later."""
@@ -93,6 +96,12 @@ class SessionWorker:
         """A session has new events."""
         if session_id in self._changes:
             self._changes[session_id].set()
+
+    @property
+    def problem(self) -> str:
+        """Says that somebody has stopped the daemon; one that has crashed is started again."""
+        places = self._client.blocking.pool.places
+        return "" if is_running(places) or has_crashed(places) else STOPPED
 
     async def stop(self, task: Task) -> None:
         """Interrupt a task, whose `work` then returns soon."""
@@ -168,10 +177,9 @@ class SessionWorker:
                 ended = await self._last_end(session_id, summary.head)
                 if ended:
                     return ended
-            try:
-                await asyncio.wait_for(change.wait(), LOOK_S)
-            except TimeoutError:
-                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await change.wait()
 
     async def _summary(self, session_id: str) -> SessionSummary:
         listed = await self._client.ask(SessionList(sessions=(session_id,)), SessionListResult)

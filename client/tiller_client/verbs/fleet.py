@@ -3,7 +3,6 @@
 import asyncio
 import getpass
 import importlib.util
-import os
 import platform
 import subprocess
 import tempfile
@@ -35,10 +34,6 @@ def run(arguments: Namespace) -> int:
         raise NotInstalled("the fleet needs more packages; run: pip install 'tillerd[fleet]'")
     try:
         return asyncio.run(_gateway() if arguments.verb == "gateway" else _act(arguments))
-    except asyncio.CancelledError:  # by a signal to the gateway
-        flush()
-        # Threads may still wait for a daemon that is gone, and Python would wait for them.
-        os._exit(0)
     except ExceptionGroup as group:
         found, others = group.split(TillerError)
         if others or found is None:
