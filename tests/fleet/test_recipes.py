@@ -4,6 +4,8 @@ import asyncio
 import dataclasses
 import json
 import os
+import shutil
+import subprocess
 import sys
 import tomllib
 from collections.abc import Generator
@@ -51,6 +53,23 @@ def closed(schema: Any) -> Any:
 def test_the_kubernetes_example_fits_its_schemas() -> None:
     for document in documents("kubernetes.yaml"):
         kubernetes(document)
+
+
+def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("no systemd-analyze")
+    tiller = tmp_path / ".local" / "bin" / "tiller"
+    tiller.parent.mkdir(parents=True)
+    tiller.symlink_to(sys.executable)
+    done = subprocess.run(
+        [program, "--user", "verify", str(RECIPES / "tiller-gateway.service")],
+        env={"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path), "PATH": os.environ["PATH"]},
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_the_configuration_in_the_kubernetes_example_is_valid() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from support.fleet import TIMEOUT_S, Broker
-from tiller_client.connecting.pool import ConnectionPool
+from tiller_client.api.for_asyncio import Client
 from tiller_client.fleet import broker, names
 from tiller_client.fleet.publications import Publications
 from tiller_client.fleet.reception import Reception
@@ -57,8 +57,8 @@ class FarHost:
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
-        pool = ConnectionPool(self._places, "tiller gateway")
-        pool.leaves_stopped = True
+        client = Client("tiller gateway", places=self._places)
+        client.blocking.pool.leaves_stopped = True
         async with (
             broker.Broker(self._settings, self.name) as connected,
             Publications(self._places) as publications,
@@ -67,7 +67,7 @@ class FarHost:
             info = HostInfo(self.name, "1", "Linux", str(self._places.config.parent))
             with suppress(Conflict):
                 await Bucket(connected, names.HOSTS).write(self.name, encode(info), 0)
-            reception = Reception(connected, self.name, pool, publications)
+            reception = Reception(connected, self.name, client, publications)
             self._task = asyncio.create_task(reception.run())
             await connected.nc.flush()
             self._is_up.set()
@@ -76,4 +76,4 @@ class FarHost:
             except asyncio.CancelledError:
                 pass
             finally:
-                pool.close()
+                client.blocking.close()

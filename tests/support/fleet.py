@@ -119,7 +119,7 @@ class Host:
     def said(self) -> str:
         return self.said_file.read_text() if self.said_file.exists() else ""
 
-    def start_gateway(self) -> None:
+    def start_gateway(self, **variables: str) -> None:
         before = self.said.count("is in the fleet")
         with self.said_file.open("ab") as log:
             self.gateway = subprocess.Popen(
@@ -127,7 +127,7 @@ class Host:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=self.daemon.variables,
+                env=self.daemon.variables | variables,
                 cwd=self.daemon.home,
             )
         wait_until(lambda: self.said.count("is in the fleet") > before or self._ended)

@@ -12,7 +12,7 @@ import re
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import nats
 from nats.aio.client import Client
@@ -93,6 +93,7 @@ class Broker:
         """By subject, in small letters, what waits to be stored in a stream."""
         self._forbidden: dict[str, Forbidden] = {}
         """By subject, what the servers have refused on this connection."""
+        self._closed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._parts = Parts()
         self._last_error = self._problem = ""
@@ -121,6 +122,7 @@ class Broker:
                 pending_size=8 * MESSAGE_BYTES_MAX,
                 error_cb=self._note,
                 reconnected_cb=self._reconnected,
+                closed_cb=self._note_closed,
             )
         except (TimeoutError, Error, OSError, ValueError) as error:
             problem = self._problem or self._last_error or str(error) or repr(error)
@@ -158,6 +160,14 @@ class Broker:
     def unreachable(self) -> TillerError:
         """The error about a connection that is lost."""
         return _not_connected(self._settings, self._last_error or "the connection was lost")
+
+    async def until_closed(self) -> NoReturn:
+        """Wait until the servers end the connection for good, and raise the reason.
+
+        They do so when a credential expires.
+        """
+        await self._closed.wait()
+        raise _not_connected(self._settings, str(self.nc.last_error or "the connection was closed"))
 
     async def request(self, host: str, subject: str, data: bytes) -> bytes:
         """Send a request to a host and return its answer, however long that takes.
@@ -312,6 +322,9 @@ class Broker:
         for published, limit in self._publishing:
             if published == subject and not limit.expired():
                 limit.reschedule(0)
+
+    async def _note_closed(self) -> None:
+        self._closed.set()
 
     async def _reconnected(self) -> None:
         self._parts.clear()

@@ -43,11 +43,13 @@ def gateway_directory(places: Places) -> Path:
 
 
 async def run_gateway(settings: Fleet, places: Places, say: Callable[[str], None]) -> None:
-    """Connect this host with the fleet, until SIGTERM or SIGINT.
+    """Connect this host with the fleet, until SIGTERM or SIGINT ends the process.
 
     `say` gets a sentence about each change that a user should know. Raises `UsageError` if another
     gateway runs here or has the name, or if the broker refuses; `LinkLost` if it can't be reached
-    at the start, and the errors of `DaemonConnection`.
+    at the start, and the errors of `DaemonConnection`. Then tasks may still run on the loop, and
+    nobody should wait for them: before Python 3.12, `asyncio.wait_for`, which the client for NATS
+    uses, can swallow a cancellation.
     """
     directory = gateway_directory(places)
     instance = _own(directory)
@@ -71,7 +73,7 @@ async def run_gateway(settings: Fleet, places: Places, say: Callable[[str], None
         publisher = Publisher(broker, host, client)
         repositories = Repositories(directory / REPOSITORIES)
         worker = SessionWorker(client, broker, publisher, repositories, guard)
-        reception = Reception(broker, host, client.blocking.pool, publications)
+        reception = Reception(broker, host, client, publications)
         inbox = Inbox(broker, host, lease, tables.leases, reception.execute)
 
         def note(topic: str, body: bytes) -> None:
@@ -90,25 +92,18 @@ async def run_gateway(settings: Fleet, places: Places, say: Callable[[str], None
         )
         info = _info_of(settings, client)
         say(f"{host} is in the fleet, with {settings.slots} slots")
-        async with asyncio.TaskGroup() as group:
-            group.create_task(lease.keep())
-            group.create_task(publisher.run())
-            group.create_task(dispatcher.run())
-            group.create_task(reception.run())
-            group.create_task(inbox.run())
-            if settings.workspace:
-                agent = Agent(broker, host, client, Path(settings.workspace))
-                group.create_task(agent.run())
-            parts = lease, worker, publisher
-            group.create_task(_keep_info(tables.hosts, info, parts, say))
+        work = [one.run() for one in (publisher, dispatcher, reception, inbox)]
+        work += [lease.keep(), broker.until_closed()]
+        work += [_keep_info(tables.hosts, info, (lease, worker, publisher), say)]
+        if settings.workspace:
+            work += [Agent(broker, host, client, Path(settings.workspace)).run()]
+        tasks = [asyncio.create_task(one) for one in work]
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        done.pop().result()
 
 
 def _end_on_signals() -> None:
-    """Let a signal end the process at once: a gateway may be killed at any moment without a loss.
-
-    An orderly end could take for ever: threads may wait for a daemon that is gone, and before
-    Python 3.12, `asyncio.wait_for`, which the client for NATS uses, can swallow a cancellation.
-    """
+    """Let a signal end the process at once: a gateway may be killed at any time without a loss."""
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, os._exit, 0)
 

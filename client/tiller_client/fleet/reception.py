@@ -7,12 +7,11 @@ are taken that only read.
 
 import asyncio
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 
 from msgspec import structs
 from nats.errors import Error
 
-from tiller_client.connecting.pool import ConnectionPool
+from tiller_client.api.for_asyncio import Client
 from tiller_client.errors import NoDaemon, RejectedError, TillerError
 from tiller_client.fleet import names
 from tiller_client.fleet.broker import Broker
@@ -45,19 +44,19 @@ class Reception:
     """Answers requests to one host."""
 
     def __init__(
-        self, broker: Broker, host: str, pool: ConnectionPool, publications: Publications
+        self, broker: Broker, host: str, client: Client, publications: Publications
     ) -> None:
-        """The caller enters `broker` and `publications`, and closes the `pool`."""
+        """The caller enters `broker` and `publications`, and closes the `client`."""
         self._broker = broker
         self._host = host
-        self._pool = pool
+        self._client = client
         self._publications = publications
         self._topics = Topics()
         self._in_progress: dict[tuple[bool, str], asyncio.Task[AnyAnswer]] = {}
         self._live: deque[tuple[str, bytes]] = deque()
         self._live_bytes = 0
         self._has_live = asyncio.Event()
-        self._threads = ThreadPoolExecutor(SUBMISSIONS_MAX, "reception")
+        self._limit = asyncio.Semaphore(SUBMISSIONS_MAX)
 
     async def run(self) -> None:
         """Answer and publish until cancelled; raises `Forbidden`."""
@@ -81,7 +80,6 @@ class Reception:
             self._broker.missed.remove(self._tell_gap)
             for task in self._in_progress.values():
                 task.cancel()
-            self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def execute(self, data: bytes) -> bytes:
         """Answer a submission of somebody who may drive; raises only on cancellation."""
@@ -150,14 +148,13 @@ class Reception:
         return await asyncio.shield(task)
 
     async def _submit(self, submission_id: str, op: AnyOp, client: str) -> AnyAnswer:
-        loop = asyncio.get_running_loop()
-
         def submit() -> AnyAnswer:
-            with self._pool.connection() as connection:
+            with self._client.blocking.pool.connection() as connection:
                 return connection.submit(op, submission_id=submission_id, client=client)
 
         try:
-            return await loop.run_in_executor(self._threads, submit)
+            async with self._limit:
+                return await self._client.in_thread(submit)
         except RejectedError as error:
             return structs.replace(error.answer, submission_id=submission_id)
         except NoDaemon:  # followers wait for the next daemon, as they do on its own machine

@@ -33,7 +33,9 @@ def run(arguments: Namespace) -> int:
     if importlib.util.find_spec("nats") is None:
         raise NotInstalled("the fleet needs more packages; run: pip install 'tillerd[fleet]'")
     try:
-        return asyncio.run(_gateway() if arguments.verb == "gateway" else _act(arguments))
+        if arguments.verb == "gateway":
+            return asyncio.new_event_loop().run_until_complete(_gateway())
+        return asyncio.run(_act(arguments))
     except ExceptionGroup as group:
         found, others = group.split(TillerError)
         if others or found is None:
