@@ -104,11 +104,14 @@ async def test_a_frontend_follows_live_each_event_once_and_large_ones_too(
     here: FarHome, daemon: Daemon, workspace: Path, nursery: trio.Nursery
 ) -> None:
     frontend = await connect(daemon, here, nursery)
-    session_id = await frontend.session(workspace, text("large"), text("one two three", 30))
-    await frontend.say(session_id, "x" * LARGE_CHARS)
+    steps = text("first"), text("one two three", 30), text("large")
+    session_id = await frontend.session(workspace, *steps)
+    await frontend.say(session_id)
     await frontend.turn_ended(session_id)  # from here on, the session is surely followed
     await frontend.say(session_id)
     await frontend.turn_ended(session_id, 2)
+    await frontend.say(session_id, "x" * LARGE_CHARS)
+    await frontend.turn_ended(session_id, 3)
     seen = frontend.events(session_id)
     assert seen == await frontend.log(session_id)
     deltas = {event.seq for event in seen if isinstance(event.body, ItemDelta)}
