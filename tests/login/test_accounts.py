@@ -315,6 +315,13 @@ async def test_a_cancelled_turn_does_not_lose_the_renewed_token(
     assert len(peer.seen("token")) == 1
 
 
+async def test_tokens_are_stored_even_if_the_time_for_the_renewal_is_over(user: User) -> None:
+    login = msgspec.structs.replace(await user.log_in(), refresh_token="new")
+    with trio.move_on_after(0):
+        await user.accounts.files.write("chatgpt", login)
+    assert user.stored().refresh_token == "new"
+
+
 async def test_a_stopping_daemon_waits_for_the_renewed_token(
     user: User, peer: LoginPeer, nursery: trio.Nursery
 ) -> None:

@@ -113,14 +113,15 @@ class LoginFiles:
         return login
 
     async def write(self, name: str, login: Login) -> None:
-        """Store a login on disk, then use it. Raises `OSError`. Waits also when cancelled."""
+        """Store a login on disk, then use it; also if cancelled before. Raises `OSError`."""
 
         def store() -> None:
             make_directory(self._directory)
             replace_private(self._file(name), msgspec.json.encode(login))
             _sync(self._directory)
 
-        await trio.to_thread.run_sync(store)
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(store)
         self._remember(name, login)
 
     @asynccontextmanager
