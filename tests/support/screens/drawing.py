@@ -90,11 +90,8 @@ def _draw_cell(
     *,
     is_cursor: bool,
 ) -> None:
-    text = _colour(cell.fg, palette, palette.text)
-    behind = _colour(cell.bg, palette, palette.background)
-    if cell.blink:  # blinking stands for faint text
-        text = _mixed(text, behind, FAINT)
-    if cell.reverse != is_cursor:
+    text, behind = colours(cell, palette)
+    if is_cursor:
         text, behind = behind, text
     left, top = MARGIN + place[0] * CELL_WIDTH, MARGIN + place[1] * CELL_HEIGHT
     right, bottom = left + cells * CELL_WIDTH - 1, top + CELL_HEIGHT - 1
@@ -109,6 +106,15 @@ def _draw_cell(
         drawing.line((left, bottom - 2, right, bottom - 2), text)
     if cell.strikethrough:
         drawing.line((left, top + CELL_HEIGHT // 2, right, top + CELL_HEIGHT // 2), text)
+
+
+def colours(cell: Char, palette: Palette) -> tuple[Colour, Colour]:
+    """Return the colours of a cell's text and of its background."""
+    text = _colour(cell.fg, palette, palette.text)
+    behind = _colour(cell.bg, palette, palette.background)
+    if cell.blink:  # blinking stands for faint text
+        text = _mixed(text, behind, FAINT)
+    return (behind, text) if cell.reverse else (text, behind)
 
 
 @cache

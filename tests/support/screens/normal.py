@@ -34,7 +34,7 @@ def normalised(rows: Sequence[Sequence[Char]], workspace: str, shown_as: str) ->
     for row in rows:
         cells = list(row)
         for pattern, text in changes:
-            cells = _replaced(cells, pattern, text)
+            cells = replaced(cells, pattern, text)
         if _BAR.search(_text(cells)):
             cells = _barred(cells, next(bars))
         shown.append(cells)
@@ -46,7 +46,7 @@ def _text(cells: Sequence[Char]) -> str:
     return "".join(cell.data[:1] or "\0" for cell in cells)
 
 
-def _replaced(cells: list[Char], pattern: re.Pattern[str], text: str) -> list[Char]:
+def replaced(cells: list[Char], pattern: re.Pattern[str], text: str) -> list[Char]:
     """Replace the first match; keep the length of the row and the place of its separate parts."""
     found = pattern.search(_text(cells))
     if found is None or found[0] == text:
