@@ -4,9 +4,11 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tiller_protocol import VERSION
 
@@ -64,3 +66,13 @@ def test_the_extension_for_vs_code_has_the_version_of_tiller() -> None:
     for name in ("package.json", "package-lock.json"):
         file = ROOT / "client/editors/vscode" / name
         assert json.loads(file.read_text(encoding="utf-8"))["version"] == VERSION
+
+
+def test_the_locked_versions_fit_and_name_no_index() -> None:
+    lock = (ROOT / "scripts/packaging/requirements-dev.txt").read_text(encoding="utf-8")
+    assert not re.findall(r"://|@ ", lock)
+    locked = dict(re.findall(r"^([a-z0-9-]+)==([^ ;]+)", lock, re.MULTILINE))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    for line in (*project["project"]["dependencies"], *project["dependency-groups"]["dev"]):
+        wanted = Requirement(line)
+        assert wanted.specifier.contains(locked[wanted.name.replace(".", "-").lower()]), line
