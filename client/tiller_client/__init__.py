@@ -5,7 +5,8 @@ is public.
 
 Only `console.py` writes text to stdout and stderr. `streams.py` finds out what these streams can
 show. `variables.py` reads commands from environment variables such as `PAGER`. `program_name.py`
-has the first words of the commands that hints name. `json_lines.py` splits the input of `tiller
+has the first words of the commands that hints name. `browser_login.py` runs the login of `tiller
+login` and `tiller acp` in a browser. `json_lines.py` splits the input of `tiller
 rpc` and `tiller acp` into lines. `ordered_jobs.py` runs the submissions of `tiller rpc`.
 `demo_play.py` has the script of the demo. `service/` writes service files for systemd and launchd.
 """

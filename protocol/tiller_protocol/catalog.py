@@ -22,6 +22,9 @@ ACCOUNT_DEFAULT: Final = "chatgpt"
 REDIRECT_PATH: Final = "/auth/callback"
 """The path on 127.0.0.1 to which a login sends the browser."""
 
+LOGIN_S_MAX: Final = 600.0
+"""How long a person may take to log in."""
+
 ServerState = Literal["disabled", "idle", "starting", "up", "failed", "needs_login", "ended"]
 
 Dollars = Annotated[float, Meta(ge=0)]

@@ -77,11 +77,6 @@ async def test_capabilities_that_are_null_or_malformed_are_absent(
         assert call["name"] == "read"
 
 
-async def test_no_login_is_needed(editor: Editor) -> None:
-    with pytest.raises(RpcError, match="no login is needed"):
-        await editor.ask("authenticate", methodId="any")
-
-
 @pytest.mark.parametrize(
     "capabilities", [{"auth": {"terminal": True}}, {"_meta": {"terminal-auth": True}}]
 )
@@ -89,8 +84,9 @@ async def test_a_client_with_a_terminal_can_set_tiller_up(
     editor: Editor, daemon: Daemon, workspace: Path, capabilities: Json
 ) -> None:
     """The words of the method follow the agent's command, or by the registry replace its words."""
-    assert (await editor.start())["authMethods"] == []
-    [method] = (await editor.start(**capabilities))["authMethods"]
+    [login] = (await editor.start())["authMethods"]
+    assert "type" not in login, "it needs no terminal"
+    [login, method] = (await editor.start(**capabilities))["authMethods"]
     assert (method["type"], method["args"]) == ("terminal", ["init"])
     tiller = CommandLine(daemon, workspace)
     appended = tiller("acp", *method["args"])

@@ -1,5 +1,6 @@
 """The port at which a login waits for the browser."""
 
+import contextlib
 import socket
 import threading
 import urllib.error
@@ -7,8 +8,8 @@ import urllib.request
 
 import pytest
 
-from tiller_client.verbs import accounts
-from tiller_client.verbs.accounts import RedirectListener, _listening, _open_listener
+from tiller_client import browser_login
+from tiller_client.browser_login import RedirectListener
 
 STATE = "s" * 43
 
@@ -28,8 +29,8 @@ def test_where_another_program_has_the_port_another_port_is_used(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        monkeypatch.setattr(accounts, "PORTS", (port, 0))
-        with _open_listener() as listener:
+        monkeypatch.setattr(browser_login, "PORTS", (port, 0))
+        with contextlib.closing(RedirectListener.open()) as listener:
             assert listener.port not in (0, port)
             assert listener.server_address[0] == "127.0.0.1"
 
@@ -37,9 +38,9 @@ def test_where_another_program_has_the_port_another_port_is_used(
 def test_only_the_redirect_of_this_login_arrives(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(accounts, "PORTS", (0, 0))
+    monkeypatch.setattr(browser_login, "PORTS", (0, 0))
     good = f"/auth/callback?code=canary&state={STATE}"
-    with _listening() as listener:
+    with contextlib.closing(RedirectListener.open()) as listener:
         assert get(listener, good)[0] == 404, "no login is in progress yet"
         listener.state = STATE
         for wrong in ("/", good.replace("/auth", ""), good[:-1], "/auth/callback"):

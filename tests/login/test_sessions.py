@@ -88,13 +88,15 @@ class Plan:
 
 
 @asynccontextmanager
-async def running_plan(peer: LoginPeer, daemon: Daemon) -> AsyncGenerator[Plan]:
+async def running_plan(
+    peer: LoginPeer, daemon: Daemon, config: str = CONFIG
+) -> AsyncGenerator[Plan]:
     """Start the daemon, whose login service and API are those of the test."""
     async with serving(status(500)) as server:
         server.listing = LISTING
         peer.resource = server.base_url
         peer.behave()
-        daemon.configure(CONFIG)
+        daemon.configure(config)
         daemon.program = ("-c", PROGRAM, json.dumps(msgspec.structs.astuple(peer.service)))
         daemon.start()
         yield Plan(peer, server, daemon)

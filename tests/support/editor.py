@@ -188,12 +188,13 @@ async def an_editor(
     nursery: trio.Nursery,
     *arguments: str,
     before: tuple[str, ...] = (),
+    program: tuple[str, ...] = ("-m", "tiller_client"),
     greets: bool = True,
     **capabilities: object,
 ) -> AsyncGenerator[Editor]:
     """Yield an initialized editor, killed at the end; options `before` go before the verb."""
     process = await trio.lowlevel.open_process(
-        [sys.executable, "-m", "tiller_client", *before, "acp", *arguments],
+        [sys.executable, *program, *before, "acp", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=home.variables,
@@ -239,6 +240,7 @@ def validator_of(kind: str) -> jsonschema.Draft202012Validator:
 
 
 RESULTS = {
+    "authenticate": "AuthenticateResponse",
     "initialize": "InitializeResponse",
     "session/new": "NewSessionResponse",
     "session/load": "LoadSessionResponse",

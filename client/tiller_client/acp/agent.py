@@ -1,7 +1,6 @@
 """The ACP methods that a client calls, each in a function of its own."""
 
 import contextlib
-import math
 from collections.abc import Callable, Generator
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -10,11 +9,13 @@ import msgspec
 from msgspec import Struct, UnsetType, structs
 
 from tiller_client.acp import schema
+from tiller_client.acp.authentication import CHATGPT, NO_MODEL, SETUP, Authentication
 from tiller_client.acp.directories import rules_for
 from tiller_client.acp.editor_files import EditorFiles
 from tiller_client.acp.lending import Loan, lent_servers
 from tiller_client.acp.options import DEFAULT, MODE_OPTION
 from tiller_client.acp.rpc import (
+    AUTH_REQUIRED,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -47,20 +48,6 @@ from tiller_protocol.settings import Settings
 
 NAME = "tiller acp"
 
-NO_LOGIN = (
-    "no login is needed here: tiller's daemon takes the providers' keys from its environment or "
-    "from places that its configuration names; to see which keys are missing, run: tiller doctor"
-)
-
-SETUP = {
-    "id": "init",
-    "name": "Set up tiller",
-    "description": "Finds a model and writes a configuration, in a terminal (tiller init)",
-    "type": "terminal",
-    "args": ["init"],
-}
-"""A login: clients run `tiller acp init`, or by the registry's rules `tiller init`."""
-
 _BAD_INPUT = frozenset({"bad_message", "empty_input", "too_large", "invalid_settings"})
 
 _DAEMON_FAULTS = frozenset({"internal", "shutting_down", "unavailable"})
@@ -74,7 +61,7 @@ class _Method(NamedTuple):
 
 
 LATER = object()
-"""Returned by a method whose answer is sent only when a turn has ended."""
+"""Returned by a method whose answer is sent only when a turn or a login has ended."""
 
 
 class Agent:
@@ -86,11 +73,12 @@ class Agent:
         self._client = schema.ClientCapabilities()
         self._connection: DaemonConnection | None = None
         self._files: EditorFiles | None = None
+        self._authentication = Authentication(peer)
         self._sessions: dict[str, EditorSession] = {}
         self._directories: dict[str, str] = {}
         """The directory that the client has named for each session."""
         self._methods = {
-            "authenticate": _Method(schema.Wire, self._authenticate),
+            "authenticate": _Method(schema.AuthenticateParams, self._authenticate),
             "session/new": _Method(schema.NewParams, self._new),
             "session/load": _Method(schema.OpenParams, self._load),
             "session/resume": _Method(schema.OpenParams, self._resume),
@@ -117,10 +105,11 @@ class Agent:
     @property
     def wait_s_max(self) -> float:
         """The longest time until the next `advance`."""
-        return min((one.wait_s_max for one in self._sessions.values()), default=math.inf)
+        waits = (one.wait_s_max for one in self._sessions.values())
+        return min((self._authentication.wait_s_max, *waits))
 
     def close(self) -> None:
-        """End all loans and close the connection; running turns continue."""
+        """End all loans and a login, and close the connection; running turns continue."""
         if self._files:
             self._files.close()
         if self._connection:
@@ -128,10 +117,13 @@ class Agent:
             for session in self._sessions.values():
                 with contextlib.suppress(TillerError):
                     session.leave()
+            with contextlib.suppress(TillerError):
+                self._authentication.close()
             self._connection.close()
 
     def advance(self) -> None:
-        """Send the updates of all sessions, and the daemon's questions about the editor's files."""
+        """Send what is new: of all sessions, of a login, about the editor's files."""
+        self._authentication.advance()
         if self._files:
             self._files.advance(self._directories.get)
         for session in list(self._sessions.values()):
@@ -185,7 +177,7 @@ class Agent:
         return {
             "protocolVersion": schema.PROTOCOL_VERSION,
             "agentInfo": {"name": "tiller", "title": "tiller", "version": version("tillerd")},
-            "authMethods": [SETUP] if params.client.terminal_login else [],
+            "authMethods": [CHATGPT, SETUP] if params.client.terminal_login else [CHATGPT],
             "agentCapabilities": {
                 "loadSession": True,
                 "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
@@ -202,8 +194,9 @@ class Agent:
             },
         }
 
-    def _authenticate(self, _params: schema.Wire, _id: RequestId) -> object:
-        raise RpcFailure(INVALID_PARAMS, NO_LOGIN)
+    def _authenticate(self, params: schema.AuthenticateParams, request_id: RequestId) -> object:
+        began = self._authentication.begin(self._daemon, params.method_id, request_id)
+        return LATER if began else None
 
     def _new(self, params: schema.NewParams, _id: RequestId) -> object:
         rules = rules_for(params.additional_directories, self._settings.permissions or ())
@@ -211,7 +204,10 @@ class Agent:
         servers = lent_servers(params.mcp_servers or ())
         created = self._daemon.ask(SessionCreate(params.cwd, settings=settings), Created)
         with self._deleted_on_failure(created.session_id):
-            return self._open(created.session_id, params.cwd, servers)
+            opened = self._open(created.session_id, params.cwd, servers)
+            if problem := self._sessions[created.session_id].model_problem:
+                raise RpcFailure(AUTH_REQUIRED, NO_MODEL.format(problem=problem))
+            return opened
 
     def _load(self, params: schema.OpenParams, _id: RequestId) -> object:
         opened = self._resume(params, _id)
@@ -263,6 +259,8 @@ class Agent:
         self._session(params.session_id).cancel()
 
     def _cancel_request(self, params: schema.CancelRequestParams, _id: RequestId) -> None:
+        if self._authentication.cancel(params.request_id):
+            return
         for session in self._sessions.values():
             if session.has_prompt(params.request_id):
                 session.cancel()

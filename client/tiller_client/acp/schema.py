@@ -77,6 +77,12 @@ class InitializeParams(Wire, frozen=True):
         return name if isinstance(name, str) else ""
 
 
+class AuthenticateParams(Wire, frozen=True):
+    """Parameters of `authenticate`."""
+
+    method_id: str
+
+
 class NamedValue(Wire, frozen=True):
     """A variable or a header of an MCP server."""
 

@@ -27,6 +27,7 @@ from tiller_client.errors import NoDaemon, RejectedError, TillerError
 from tiller_client.following.catchup import leaving
 from tiller_client.following.snapshots import read_snapshot
 from tiller_client.following.watch import Subscription
+from tiller_client.rendering.lines import model_problem
 from tiller_protocol.answers import (
     AnyResult,
     CatalogResult,
@@ -110,6 +111,14 @@ class EditorSession:
         """The session's choices, for the answer that opens it."""
         modes = modes_of(self._offer, self.snapshot.settings)
         return Opened(modes, options_of(self._offer, self.snapshot))
+
+    @property
+    def model_problem(self) -> str:
+        """Why no model can be used here; empty if one can, or may be."""
+        models = self._offer.catalog.models
+        if any(not one.problem for one in models):
+            return ""
+        return model_problem(self._offer.catalog, self.snapshot.settings)
 
     def show_history(self) -> None:
         """Send the whole conversation so far."""

@@ -37,7 +37,7 @@ from tiller_client.console import say
 from tiller_client.errors import RejectedError, StartedOver, TillerError
 from tiller_client.program_name import program
 from tiller_client.rendering.blocks import parser
-from tiller_client.rendering.lines import no_model
+from tiller_client.rendering.lines import model_problem
 from tiller_client.rendering.text import SHORT_ID_CHARS, one_line
 from tiller_protocol.answers import CatalogResult
 from tiller_protocol.events import Event, ItemDelta, RequestOpened, RequestResolved, TurnEnded
@@ -291,7 +291,7 @@ class Chat:
         await self._load_catalog()
         if not self.state.catalog.models:
             await self._load_catalog(ask=True)  # this also looks for servers on this machine
-        if problem := self._model_problem():
+        if problem := model_problem(self.state.catalog, self.state.snapshot.settings):
             self._warn(problem)
         op = InputHistory(limit=HISTORY_INPUTS)
         written = await self.submitter.look_up(op, InputHistoryResult)
@@ -301,16 +301,6 @@ class Chat:
         self.actions.menus.history_loaded()
         self.app.invalidate()
         await asyncio.to_thread(parser)
-
-    def _model_problem(self) -> str:
-        """Why the next turn would have no model, as far as the catalog tells."""
-        settings = self.state.snapshot.settings
-        models = {one.name: one.model for one in self.state.catalog.agents}
-        chosen = settings.model or models.get(settings.agent or next(iter(models), ""))
-        for one in self.state.catalog.models:
-            if one.name == chosen or (one.default and not chosen):
-                return f"model {one.name} can't be used: {one.problem}" if one.problem else ""
-        return "" if chosen else no_model()
 
     async def _load_catalog(self, *, ask: bool = False) -> None:
         op = Catalog(self.state.snapshot.workspace, ask=ask)

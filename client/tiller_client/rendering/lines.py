@@ -22,6 +22,7 @@ from tiller_client.rendering.text import (
     seconds,
 )
 from tiller_client.rendering.wrap import INDENT, hanging, sentence
+from tiller_protocol.catalog import CatalogResult
 from tiller_protocol.events import (
     AnyBody,
     BackgroundChanged,
@@ -44,6 +45,7 @@ from tiller_protocol.items import (
     ToolCall,
     Usage,
 )
+from tiller_protocol.settings import Settings
 from tiller_protocol.snapshot import Mark, SessionSummary, Snapshot
 
 QUEUED_COLUMNS = 60
@@ -224,6 +226,16 @@ def no_model() -> str:
     """What is said where a model is needed but none can be used."""
     advice = f"to set one up: {program()} init; for a demo without one: tiller demo"
     return f"no model can be used now; {advice}"
+
+
+def model_problem(catalog: CatalogResult, settings: Settings) -> str:
+    """Why the next turn of a session would have no model, as far as the catalog tells."""
+    models = {one.name: one.model for one in catalog.agents}
+    chosen = settings.model or models.get(settings.agent or next(iter(models), ""))
+    for one in catalog.models:
+        if one.name == chosen or (one.default and not chosen):
+            return f"model {one.name} can't be used: {one.problem}" if one.problem else ""
+    return "" if chosen else no_model()
 
 
 def tokens_line(usage: Usage) -> str:

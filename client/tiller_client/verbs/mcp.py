@@ -4,12 +4,13 @@ import time
 from argparse import Namespace
 from typing import Final
 
+from tiller_client.browser_login import open_browser
 from tiller_client.connecting.connection import DaemonConnection, connect
 from tiller_client.console import complain, flush, print_json, say, stdout_theme
 from tiller_client.errors import RejectedError, UsageError
 from tiller_client.program_name import program
 from tiller_client.rendering.text import one_line
-from tiller_client.verbs.accounts import open_browser, typed_line
+from tiller_client.verbs.accounts import typed_line
 from tiller_client.verbs.catalog import server_line
 from tiller_protocol.answers import CatalogResult, McpLoginResult
 from tiller_protocol.ops import Catalog, McpLogin

@@ -14,12 +14,9 @@ from tiller_daemon.models.accounts.attempt import LoginAttempt, NotOurs, Redirec
 from tiller_daemon.models.accounts.oauth import OAuthRefused, is_code
 from tiller_daemon.models.accounts.store import ACCOUNTS_MAX, Login, is_account_name
 from tiller_daemon.models.base import ModelError
-from tiller_protocol.catalog import Accounts, AccountsResult
+from tiller_protocol.catalog import LOGIN_S_MAX, Accounts, AccountsResult
 
 log = structlog.get_logger()
-
-LOGIN_S_MAX: Final = 600.0
-"""How long a person may take to log in."""
 
 EXCHANGE_S_MAX: Final = 20.0
 MODELS_S_MAX: Final = 6.0
