@@ -43,6 +43,21 @@ def test_tillerd_with_a_verb_is_tiller(
     assert said in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("words", [["fleet", "ls"], ["gateway"], ["--host", "fleet:box", "ls"]])
+def test_without_the_extra_the_fleet_says_what_to_install(tmp_path: Path, words: list[str]) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['nats'] = None")
+    done = subprocess.run(
+        [TILLER, *words],
+        env={"TILLER_HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(tmp_path)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in (1, 2)
+    assert "uv tool install 'tillerd[fleet]'" in done.stderr
+
+
 def test_the_plugin_for_neovim_is_where_its_lines_say() -> None:
     done = subprocess.run([TILLER, "editors", "nvim"], capture_output=True, text=True, check=True)
     [lazy, plain] = re.findall(r'"(.+)"', done.stdout)
@@ -76,3 +91,13 @@ def test_the_locked_versions_fit_and_name_no_index() -> None:
     for line in (*project["project"]["dependencies"], *project["dependency-groups"]["dev"]):
         wanted = Requirement(line)
         assert wanted.specifier.contains(locked[wanted.name.replace(".", "-").lower()]), line
+
+
+def test_the_image_of_a_fleet_host_copies_what_the_build_needs() -> None:
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    wheel = build["targets"]["wheel"]
+    needed = {*wheel["packages"], wheel["hooks"]["custom"]["path"], "pyproject.toml", "README.md"}
+    lines = (ROOT / "docs/fleet/Containerfile").read_text().splitlines()
+    copied = {Path(word) for line in lines if line.startswith("COPY ") for word in line.split()[1:]}
+    for path in map(Path, needed):
+        assert {path, *path.parents[:-1]} & copied, path

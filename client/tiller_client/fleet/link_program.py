@@ -14,8 +14,7 @@ from pathlib import Path
 from tiller_client.connecting.fleet_daemon import STATE_FILE, LinkState, encode_state, read_state
 from tiller_client.connecting.runtime import check_runtime
 from tiller_client.errors import LinkLost, TillerError
-from tiller_client.fleet.link import Link
-from tiller_client.fleet.settings import read_settings
+from tiller_client.fleet.settings import read_settings, require_packages
 from tiller_protocol.places import CONFIG_FILE, LOCK_FILE, TOKEN_FILE, Places
 
 LOCK_S = 20.0
@@ -23,14 +22,15 @@ LOCK_S = 20.0
 
 POLL_S = 0.02
 
-MISSING = "the client for NATS is not installed; run: pip install 'tillerd[fleet]'"
-
 
 def main() -> int:
     """Run the link; everything that goes wrong before it is up is reported as a `LinkState`."""
     host, config, directory = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     os.umask(0o077)
     try:
+        require_packages()
+        from tiller_client.fleet.link import Link
+
         check_runtime(directory)
         if not _lock(directory):
             return 0
@@ -76,8 +76,4 @@ def _report(state: LinkState) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except ModuleNotFoundError:
-        _report(LinkState(problem=MISSING, is_usage=True))
-        raise
+    sys.exit(main())

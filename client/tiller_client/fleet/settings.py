@@ -1,5 +1,6 @@
 """Reads the table `[fleet]` of the user's configuration, and variables that replace its keys."""
 
+import importlib.util
 import os
 import platform
 import re
@@ -8,11 +9,22 @@ from pathlib import Path
 
 import msgspec
 
-from tiller_client.errors import UsageError
+from tiller_client.errors import NotInstalled, UsageError
 from tiller_protocol.fleet import Fleet
 from tiller_protocol.places import CONFIG_FILE, Places
 
 TABLE, VARIABLE_PREFIX = "fleet", "TILLER_FLEET__"
+
+NOT_INSTALLED = (
+    "the fleet needs more packages: install 'tillerd[fleet]' in the place of tillerd, as with: "
+    "uv tool install 'tillerd[fleet]'"
+)
+
+
+def require_packages() -> None:
+    """Raise `NotInstalled` without the extra `fleet`; call it before importing what needs NATS."""
+    if importlib.util.find_spec("nats") is None:
+        raise NotInstalled(NOT_INSTALLED)
 
 
 def read_settings(places: Places) -> Fleet:

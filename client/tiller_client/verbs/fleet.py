@@ -2,7 +2,6 @@
 
 import asyncio
 import getpass
-import importlib.util
 import platform
 import subprocess
 import tempfile
@@ -15,7 +14,8 @@ from typing import TYPE_CHECKING
 from tiller_client.command_line.prompt import read_text
 from tiller_client.connecting.runtime import my_places
 from tiller_client.console import Console, flush, print_json, say, stdout_theme, tell
-from tiller_client.errors import NotInstalled, TillerError, UsageError
+from tiller_client.errors import TillerError, UsageError
+from tiller_client.fleet.settings import require_packages
 from tiller_client.rendering.events import Renderer
 from tiller_client.rendering.text import age, cut, dollars, one_line, pad, seconds
 from tiller_protocol.settings import Budget
@@ -30,8 +30,7 @@ PROMPT_CELLS = 60
 
 def run(arguments: Namespace) -> int:
     """Run the gateway or an action of `fleet`."""
-    if importlib.util.find_spec("nats") is None:
-        raise NotInstalled("the fleet needs more packages; run: pip install 'tillerd[fleet]'")
+    require_packages()
     try:
         if arguments.verb == "gateway":
             return asyncio.new_event_loop().run_until_complete(_gateway())
