@@ -98,7 +98,7 @@ def _sentence(
             until = until or details.resets_at
             what += f" It ends at {_local_time(until)}." if until else ""
         case "not_found":
-            what = "does not have this model or path. Check the model's name and `base_url`."
+            what = "does not have this model or path. Check the model's name, `base_url` and `api`."
         case "rate_limit":
             what = "is limiting the rate of requests."
         case "overloaded":
