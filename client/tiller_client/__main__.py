@@ -117,7 +117,8 @@ def _choose_host(arguments: Namespace) -> None:
 
 def _is_sound(arguments: Namespace) -> bool:
     """Whether it is already certain that `exec` will need the daemon: its arguments are valid."""
-    if arguments.image or arguments.output_schema or not (arguments.prompt or "").strip(" -"):
+    checked_later = (arguments.image, arguments.output_schema, arguments.worktree, arguments.base)
+    if any(checked_later) or not (arguments.prompt or "").strip(" -"):
         return False
     from tiller_client.connecting.runtime import stdin_is_piped
 

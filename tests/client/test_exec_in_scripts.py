@@ -81,7 +81,7 @@ def test_stdin_that_can_not_be_used_is_misuse_and_starts_no_daemon(
     status, said = run("exec", *arguments, stdin=stdin)
     assert status == 2
     assert complaint in said
-    assert not places.runtime.exists()
+    assert not places.state.exists(), "a start makes it at once"
 
 
 def test_a_pipe_that_nobody_closes_is_said(places: Places) -> None:
