@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import select
 import sys
 import termios
@@ -114,7 +115,8 @@ def test_the_last_lines_stand_under_the_call_and_leave_nothing_behind(
         stage.play(done(), *text_item("a", "Built."), ended())
         assert terminal.end() == 0
     head, *output, hint = during[-7:]
-    assert head.startswith("○ bash make running" if columns == 80 else "○ bash … running")
+    # On a busy machine, the call's time is shown, too, which leaves other room for its name.
+    assert re.match("○ bash make running" if columns == 80 else "○ bash m?… running", head)
     assert [row.split()[1] for row in output] == ["15", "16", "17", "18", "19"]
     assert hint == "»"
     assert all(len(row) < columns for row in during[-7:])
