@@ -25,12 +25,15 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Generator[Daemon]:
 
 
 @pytest.fixture
-def new_daemon(tmp_path_factory: pytest.TempPathFactory) -> Generator[Callable[..., Daemon]]:
+def new_daemon(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Generator[Callable[..., Daemon]]:
     """Yield a function that makes a daemon, not yet started, which is stopped after the test."""
     with ExitStack() as stack:
 
         def make(*config: str) -> Daemon:
             made = Daemon(tmp_path_factory.mktemp("d"), *config)
+            made.whole = request.node.get_closest_marker("whole_start") is not None
             stack.callback(made.close)
             return made
 

@@ -24,6 +24,8 @@ from tiller_protocol.codec import MESSAGE_BYTES_MAX, Encoding
 from tiller_protocol.events import ItemDelta
 from tiller_protocol.ops import DaemonStatus, Replay, SessionCreate, SessionDelete, UserInput
 
+pytestmark = pytest.mark.whole_start
+
 EVENTS = int(os.environ.get("TEST_EVENTS", "50000"))
 """How many events a slow frontend misses; `TEST_EVENTS=100000` is the number in B54."""
 

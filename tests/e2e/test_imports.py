@@ -7,7 +7,11 @@ import re
 import time
 from collections.abc import Callable
 
+import pytest
+
 from support.daemon import START_S, Daemon
+
+pytestmark = pytest.mark.whole_start
 
 READY_MODULES_MAX = 768
 """Modules that the daemon has imported when it is ready."""

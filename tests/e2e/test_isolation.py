@@ -15,6 +15,8 @@ from support.installation import make_installation
 from tiller_daemon.models.scripted import CallPart
 from tiller_protocol.items import ToolCall
 
+pytestmark = pytest.mark.whole_start
+
 PROGRAMS = "git rg bwrap bash sh env ps ty ruff python3 uname setpriv git-status"
 
 INSTALLED = """

@@ -16,6 +16,8 @@ from support.daemon import CONFIG, Daemon
 from support.installation import make_installation
 from support.terminal import Terminal
 
+pytestmark = pytest.mark.whole_start
+
 PROVIDER = (
     '[providers.later]\napi = "openai_chat"\nbase_url = "http://127.0.0.1:9/v1"\n'
     'api_key_env = "LATER_KEY"\n'

@@ -19,6 +19,7 @@ from typing import Protocol, Self
 import msgspec
 import trio
 
+from support.prepared import Forked, forked
 from tiller_daemon.models.base import ModelRequest
 from tiller_daemon.models.scripted import Script, ScriptStep
 from tiller_protocol.places import Places, find_places
@@ -47,6 +48,8 @@ context_window = 100_000_000
 
 KEPT_VARIABLES = ("PYTHONPATH", "COVERAGE_PROCESS_START")
 """Variables that the daemon inherits beside `PATH`, for its code and the code's coverage."""
+
+PROGRAM: tuple[str, ...] = ("-m", "tiller_daemon")
 
 CRASHES = ("submission_crashed", "turn_crashed", "session_crashed", "tool_crashed", "Traceback")
 """Entries that the daemon's own log has only after a defect."""
@@ -88,8 +91,10 @@ class Daemon:
         self.places: Places = find_places(self.variables, sys.platform, os.getuid())
         self.prefix: tuple[str, ...] = ()
         self.python = sys.executable
-        self.program: tuple[str, ...] = ("-m", "tiller_daemon")
-        self.process: subprocess.Popen[bytes] | None = None
+        self.program = PROGRAM
+        self.whole = False
+        """Whether a start also starts an interpreter and imports the program."""
+        self.process: subprocess.Popen[bytes] | Forked | None = None
         self.log_ids: set[str] = set()
         self._numbers = count(1)
         self._output = home / "said"
@@ -132,8 +137,9 @@ class Daemon:
         address.unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready:
             ready.bind(str(address))
-            self.process = self.spawn(NOTIFY_SOCKET=str(address), **variables)
-            self._pidfd = os.pidfd_open(self.process.pid)
+            self.process = self._fork(NOTIFY_SOCKET=str(address), **variables)
+            made = self.process
+            self._pidfd = made.pidfd if isinstance(made, Forked) else os.pidfd_open(made.pid)
             readable = select.select([ready, self._pidfd], [], [], START_S)[0]
             said = ready.recv(4096) if ready in readable else b""
             if said.startswith(b"STATUS="):  # why it ends
@@ -153,6 +159,14 @@ class Daemon:
                 env=self.variables | variables,
                 start_new_session=True,
             )
+
+    def _fork(self, **variables: str) -> subprocess.Popen[bytes] | Forked:
+        whole = (self.prefix, self.python, self.program) != ((), sys.executable, PROGRAM)
+        if self.whole or whole:
+            return self.spawn(**variables)
+        with self._output.open("ab") as output:
+            process = forked(self.variables | variables, output.fileno())
+        return process or self.spawn(**variables)
 
     def kill9(self) -> int:
         """Kill the daemon as the kernel does when memory is short; returns the exit status."""
