@@ -22,6 +22,9 @@ from support import contained
 
 JUDGES_A_BATCH = re.compile(r"tests/sim/test_guarantees\w*\.py::.*\[(\d+)\]$")
 
+ASKS_VENDORS = re.compile(r".*/test_(\w+_sdk_agrees|hosted_tools|model_families)\.py")
+"""Files that import the vendors' packages, which takes two seconds of CPU time in each worker."""
+
 
 def _drop(_logger: WrappedLogger, _method: str, _event: EventDict) -> EventDict:
     raise structlog.DropEvent
@@ -39,6 +42,8 @@ class _Together(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         batch = JUDGES_A_BATCH.search(nodeid)
+        if ASKS_VENDORS.match(nodeid):
+            return "vendors"
         return f"batch {batch[1]}" if batch else nodeid.partition("::")[0]
 
 
@@ -60,10 +65,12 @@ def pytest_collection_finish() -> None:
     """Exempt the million objects that are loaded by now from garbage collection."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let SIGTERM end the run as Ctrl-C does, so that fixtures can stop what they have started."""
+    gc.disable()  # until the tests are loaded, of which nothing is garbage
     signal.signal(signal.SIGTERM, _interrupt)
 
 
