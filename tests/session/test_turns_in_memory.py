@@ -224,6 +224,31 @@ async def test_the_same_submission_has_one_effect_and_one_answer(autojump_clock,
     assert len(world.model.requests) == 1
 
 
+@pytest.mark.promise("B22")
+async def test_a_submission_that_waits_for_one_with_its_id_gets_that_answer_only_for_the_same_op(
+    autojump_clock, start
+):
+    world, session_id = await start(text("one"), text("two"))
+    answers: dict[str, Any] = {}
+
+    async def slowly() -> None:
+        await trio.sleep(1)
+
+    async def ask(name: str, words: str) -> None:
+        answers[name] = await world.ask(UserInput(session_id, words), "same")
+
+    world.log.before_commit = slowly
+    async with trio.open_nursery() as asking:
+        for name, words in (("first", "hi"), ("again", "hi"), ("other", "something else")):
+            asking.start_soon(ask, name, words)
+            await trio.sleep(0.1)
+        assert not answers, "the first is not in the log yet"
+    assert answers["again"] == answers["first"]
+    assert answers["other"].code == "bad_message"
+    await world.ended(session_id)
+    assert len(world.model.requests) == 1
+
+
 @pytest.mark.promise("B24", "B25")
 async def test_after_an_interrupt_every_call_has_a_result(autojump_clock, start):
     world, session_id = await start(

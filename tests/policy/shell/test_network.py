@@ -150,6 +150,12 @@ def test_a_denial_of_one_command_leaves_nothing_to_ask(line):
     assert judge_network(line, asks).action == "ask"
 
 
+@each("line", ["curl x && npm install", "npm install && curl x"])
+def test_a_rule_that_denies_one_command_goes_before_a_rule_that_asks_about_another(line):
+    rules = (Rule("network", "curl *", "ask"), Rule("network", "npm *", "deny"))
+    assert judge_network(line, rules).action == "deny"
+
+
 def test_a_rule_of_the_configuration_is_about_the_network_only():
     need = Requirement("bash", ("npm install",), kind="command")
     written = Rule("network", "npm install *", "allow")
