@@ -19,8 +19,6 @@ from tiller_client.connecting.starting import DaemonStart
 from tiller_client.errors import NoDaemon, StartFailed
 from tiller_protocol.places import DAEMON_OUTPUT_FILE, LOG_FILE, OPS_SOCKET, TOKEN_FILE, Places
 
-pytestmark = pytest.mark.whole_start
-
 NewDaemon = Callable[..., Daemon]
 
 CONSOLE = ("--log-format", "console")
