@@ -7,6 +7,7 @@ import trio
 
 from support.world import World
 from tiller_daemon.models.scripted import CallPart, Failure, Script, ScriptStep, TextPart, WaitPart
+from tiller_daemon.session.outbox import DELTA_WINDOW_S
 from tiller_protocol.answers import Queued, Started, Steered
 from tiller_protocol.events import (
     ItemCompleted,
@@ -247,6 +248,16 @@ async def test_a_submission_that_waits_for_one_with_its_id_gets_that_answer_only
     assert answers["other"].code == "bad_message"
     await world.ended(session_id)
     assert len(world.model.requests) == 1
+
+
+async def test_a_request_does_not_wait_as_the_steps_do_for_a_shared_commit(autojump_clock, start):
+    world, session_id = await start(calls(call("guarded")), text("done"))
+    began = trio.current_time()
+    await world.say(session_id, "go")
+    opened = await world.until_body(session_id, RequestOpened)
+    assert trio.current_time() - began < DELTA_WINDOW_S
+    await world.must(Answer(opened.body.request.id, "once"))
+    await world.ended(session_id)
 
 
 @pytest.mark.promise("B24", "B25")
