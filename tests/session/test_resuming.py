@@ -136,3 +136,22 @@ async def test_the_turn_of_a_sub_agent_does_not_go_on(autojump_clock, nursery):
     bodies = [event.body for event in await world.events(child)]
     assert [body.outcome for body in bodies if isinstance(body, TurnEnded)] == ["interrupted"]
     nursery.cancel_scope.cancel()
+
+
+@pytest.mark.promise("B50")
+async def test_a_sub_agent_of_a_resumed_turn_has_no_tools_but_those_chosen_for_the_turn(
+    autojump_clock, nursery
+):
+    task = CallPart("task", arguments={"prompt": "do it", "agent": "worker"})
+    main = Script((HANGS, ScriptStep(parts=(task,)), DONE))
+    world = await World.start(nursery, {"s": main, "worker": Script((DONE,))})
+    worker = Agent(description="works", model="scripted/worker", prompt="You work.")
+    world.configuration = structs.replace(
+        world.configuration, resume="auto", agents={"worker": worker}
+    )
+    session_id = await world.session()
+    await world.say(session_id, "go", overrides=TurnOverrides(tools=("look", "task")))
+    await die_in_step(world, session_id, 1, nursery)
+    assert (await world.ended(session_id)).outcome == "completed"
+    (of_worker,) = (one for one in world.model.requests if one.session_id != session_id)
+    assert {tool.name for tool in of_worker.tools} == {"look", "task"}
