@@ -21,7 +21,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from support.snapshotting import snapshots_in
-from tiller_daemon.session.reverting import put_back
+from tiller_daemon.files.restore import GitEntry
+from tiller_daemon.session.reverting import moves_back, put_back
+from tiller_daemon.snapshots.git_trees import TreeChange
 from tiller_protocol.answers import RevertResult
 from tiller_protocol.events import (
     AnyBody,
@@ -233,6 +235,17 @@ TestReverts.settings = settings(max_examples=30, stateful_step_count=10, deadlin
 
 
 @pytest.mark.promise("B55")
+def test_a_file_that_somebody_changed_between_two_steps_stays_and_others_go_back() -> None:
+    old, new, somebodys = (GitEntry(0o100644, blob) for blob in ("old", "new", "somebody's"))
+    steps = [
+        [TreeChange("both", old, new, 1, 1), TreeChange("ours", None, new, 1, 0)],
+        [TreeChange("both", somebodys, new, 1, 1), TreeChange("as it was", new, new, 0, 0)],
+    ]
+    moves, conflicting = moves_back(steps)
+    assert conflicting == ("both",)
+    assert [move.path for move in moves] == ["ours"]
+
+
 def test_a_file_comes_back_where_the_agent_left_only_directories() -> None:
     reverts = Reverts()
     try:
