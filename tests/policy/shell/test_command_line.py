@@ -220,7 +220,8 @@ def test_a_long_or_deep_text_is_answered_at_once_with_a_problem():
     for _ in range(8):
         nested = f"sh -c {shlex.quote(nested)}"
     deep = ("(" * 5_000, "$(" * 3_000 + ")" * 3_000, "{ " * 100 + "ls; " + "} " * 100)
-    for text in ("ls " * LINE_BYTES_MAX, nested, *deep):
+    hidden = f"{'if true; then ' * 100}rm x{'; fi' * 100}"  # behind commands that are seen
+    for text in ("ls " * LINE_BYTES_MAX, nested, *deep, hidden):
         assert parse(text).problem
         assert not parse(text).plain
 
