@@ -231,7 +231,7 @@ def _run(work: Callable[[], Awaitable[Any]]) -> Any:
 
 
 TestReverts = Reverts.TestCase
-TestReverts.settings = settings(max_examples=30, stateful_step_count=10, deadline=None)
+TestReverts.settings = settings(max_examples=15, stateful_step_count=10, deadline=None)
 
 
 @pytest.mark.promise("B55")
