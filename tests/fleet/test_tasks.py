@@ -81,6 +81,16 @@ def test_a_task_says_why_it_could_not_start(
     assert says in report["problem"]
 
 
+def test_a_repository_that_is_away_for_a_moment_is_fetched_later(
+    host: Host, origin: Path, tmp_path: Path
+) -> None:
+    link = tmp_path / "link"
+    (task,) = host.run("Go", link, "--model", playing(host, text("Done.")))
+    wait_until(lambda: any(host.repositories.glob("*/link/.git/FETCH_HEAD")))
+    link.symlink_to(origin)
+    assert host.ended(task)["report"]["outcome"] == "completed"
+
+
 def test_a_task_waits_for_a_host_with_its_label_and_can_be_cancelled(
     host: Host, origin: Path
 ) -> None:

@@ -8,6 +8,7 @@ import asyncio
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from tiller_client.api.for_asyncio import Client
 from tiller_client.connecting.runtime import has_crashed, is_running
@@ -56,6 +57,11 @@ STOPPED = "no daemon is running; start one with: tiller daemon start"
 PASSING = ("overloaded", "unavailable", "shutting_down", "internal")
 """Codes of rejections after which the same submission may be accepted later."""
 
+TRIES = 3
+"""After so many refusals, an attempt is given up."""
+
+NOT_STARTED = Report("not_started")
+
 TAIL = 100
 """How many of a session's last events are searched for the end of its turn."""
 
@@ -71,6 +77,20 @@ leave the sandbox needs another permission."""
 
 class SessionGone(TillerError):
     """Somebody has deleted a task's session."""
+
+
+REFUSALS = (RejectedError, RepositoryProblem, SessionGone)
+"""What may be final, but can also come from a server of git that is down for a moment."""
+
+
+class _Begun(NamedTuple):
+    """An attempt whose input was submitted."""
+
+    clone: Path
+    """The clone of its repository."""
+    commit: str
+    """What its branch begins at."""
+    session_id: str
 
 
 class SessionWorker:
@@ -110,19 +130,22 @@ class SessionWorker:
 
     async def work(self, task: Task, confirm: Confirm) -> Report:
         """Do a task, or continue this attempt."""
-        while True:
-            try:
-                return await self._work(task, confirm)
-            except (RepositoryProblem, SessionGone) as error:
-                return Report("not_started", problem=str(error))
-            except RejectedError as error:
-                if error.code not in PASSING:
-                    return Report("not_started", problem=str(error))
-                await asyncio.sleep(RETRY_S)
-            except TillerError:  # the daemon or the broker is away for a while
-                await asyncio.sleep(RETRY_S)
-            finally:
-                self._guard.forget(fence_id(task.work_id))
+        begun: _Begun | None = None
+        refused = 0
+        try:
+            while True:
+                try:
+                    begun = begun or await self._begin(task, confirm)
+                    return await self._finish(task, begun, confirm) if begun else NOT_STARTED
+                except TillerError as error:
+                    # In any other case, the daemon or the broker is away for a while.
+                    if isinstance(error, REFUSALS) and getattr(error, "code", "") not in PASSING:
+                        refused += 1
+                    if refused == TRIES:
+                        return Report("failed" if begun else "not_started", problem=str(error))
+                    await asyncio.sleep(RETRY_S)
+        finally:
+            self._guard.forget(fence_id(task.work_id))
 
     async def release(self, task: Task) -> None:
         """Remove the worktree, which can be restored for some days."""
@@ -133,7 +156,8 @@ class SessionWorker:
                     WorktreeRemove(worktree.id, force=True), f"{task.work_id}.rm"
                 )
 
-    async def _work(self, task: Task, confirm: Confirm) -> Report:
+    async def _begin(self, task: Task, confirm: Confirm) -> "_Begun | None":
+        """Make the session and submit its input, unless the task was stopped before."""
         spec = task.spec
         clone, commit = await self._repositories.prepare(spec.repository, task.commit or spec.ref)
         create = _creation(task, str(clone / spec.directory), commit)
@@ -144,21 +168,27 @@ class SessionWorker:
             self._guard.watch(fence_id(task.work_id), session_id)
         await confirm(session_id, commit)
         if task.work_id in self._stopped:
-            return Report("not_started")
+            return None
         await self._submit_once(UserInput(session_id, spec.prompt), f"{task.work_id}.input")
-        ended = await self._until_ended(session_id, task)
-        report = await self._deliver(task, clone, commit, session_id, ended)
-        await self._publisher.flush(session_id, FLUSH_S)
+        return _Begun(clone, commit, session_id)
+
+    async def _finish(self, task: Task, begun: "_Begun", confirm: Confirm) -> Report:
+        """Wait for the end of the work, and deliver it."""
+        ended = await self._until_ended(task, begun, confirm)
+        report = await self._deliver(task, begun, ended)
+        await self._publisher.flush(begun.session_id, FLUSH_S)
         return report
 
-    async def _until_ended(self, session_id: str, task: Task) -> TurnEnded:
+    async def _until_ended(self, task: Task, begun: "_Begun", confirm: Confirm) -> TurnEnded:
         """Wait until the session's work is done, and return how its last turn ended."""
+        session_id = begun.session_id
         change = self._changes[session_id] = asyncio.Event()
         try:
             ended = await self._until_idle(session_id, task, change)
             for number in range(CONTINUES_MAX):
                 if not ended.error or ended.error.code != DAEMON_STOPPED:
                     break
+                await confirm(session_id, begun.commit)
                 submission_id = f"{task.work_id}.continue.{number + 1}"
                 await self._submit_once(TurnContinue(session_id), submission_id)
                 ended = await self._until_idle(session_id, task, change)
@@ -200,10 +230,9 @@ class SessionWorker:
         ends = [one.body for one in events if isinstance(one.body, TurnEnded)]
         return ends[-1] if ends else None
 
-    async def _deliver(
-        self, task: Task, clone: Path, commit: str, session_id: str, ended: TurnEnded
-    ) -> Report:
+    async def _deliver(self, task: Task, begun: "_Begun", ended: TurnEnded) -> Report:
         """Push the branch or keep it in the broker, keep what was not committed, and report."""
+        clone, commit, session_id = begun
         worktree = await self._worktree(task)  # after this, the clone has its commits
         branch = _branch(task)
         commits = await self._repositories.count(clone, commit, branch)
