@@ -51,7 +51,7 @@ from tiller_protocol.snapshot import (
     Reverted,
     Snapshot,
     find_mark,
-    last_line,
+    last_words,
     note_items,
     note_patch,
 )
@@ -289,7 +289,7 @@ def _record_completed(snapshot: Snapshot, item: Item, position: int) -> None:
         note_patch(snapshot, item)
     if not isinstance(item, AssistantMessage) or item.state == "discarded":
         return
-    snapshot.last_line = last_line(item.text) or snapshot.last_line
+    snapshot.last_line = last_words(item.text) or snapshot.last_line
     if snapshot.turn:
         before = snapshot.turn.last_message if is_continued(snapshot.items, position) else ""
         snapshot.turn.last_message = before + item.text

@@ -3,6 +3,7 @@
 `fold` defines how events change the snapshot.
 """
 
+import re
 from typing import Annotated
 
 from msgspec import Struct, field, structs
@@ -31,6 +32,14 @@ from tiller_protocol.turns import OpenTurn
 
 LINE_CHARS_MAX = 200
 """The most characters of `last_line`."""
+
+_MARKS = re.compile(
+    r"^(?:#{1,6} +|> ?|[-*+] +(?:\[[ xX]\] +)?)"
+    r"|(`+)(?P<code>.+?)\1"
+    r"|!?\[(?P<link>[^\]]+)\]\([^)\s]+\)"
+    r"|(?<![\w*])(\*{1,3})(?=[^\s*])(?P<stars>.*?[^\s*])\4(?![\w*])"
+)
+"""The marks of Markdown in a line."""
 
 
 class Mark(Struct, frozen=True, omit_defaults=True):
@@ -237,6 +246,25 @@ def last_line(text: str) -> str:
     return line if len(line) <= LINE_CHARS_MAX else f"{line[: LINE_CHARS_MAX - 1]}…"
 
 
+def plain(line: str) -> str:
+    """Remove the marks of Markdown from a line: of headings, lists, code, links and emphasis.
+
+    Underscores stay, as they are in names more often.
+    """
+    return _MARKS.sub(_inside, line)
+
+
+def _inside(found: re.Match[str]) -> str:
+    if found["code"]:
+        return found["code"]
+    return plain(found["link"] or found["stars"] or "")
+
+
+def last_words(answer: str) -> str:
+    """The last line of a model's answer, without the marks of Markdown."""
+    return plain(last_line(answer))
+
+
 def note_patch(snapshot: Snapshot, patch: Patch) -> None:
     """Count the changes of a step."""
     for path in patch.files:
@@ -254,7 +282,7 @@ def note_items(snapshot: Snapshot) -> None:
         if isinstance(item, Patch):
             note_patch(snapshot, item)
         elif isinstance(item, AssistantMessage) and item.state != "discarded":
-            snapshot.last_line = last_line(item.text) or snapshot.last_line
+            snapshot.last_line = last_words(item.text) or snapshot.last_line
 
 
 def summary_of(snapshot: Snapshot) -> SessionSummary:

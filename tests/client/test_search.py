@@ -34,6 +34,11 @@ def test_matches_are_coloured_and_text_of_others_is_made_safe() -> None:
     assert "\x1b[33m" in on_screen(text_line(text, Theme("dark", 16)))
 
 
+def test_an_answer_is_shown_without_marks_of_markdown_even_around_a_match() -> None:
+    text = FoundText("answer", ("see **the ", "echo", "** of [it](a/b.py): `x*y`"), 1.0)
+    assert text_line(text, Theme()) == "answer: see the echo of it: x*y"
+
+
 def test_all_pages_are_shown_up_to_the_limit_and_nothing_found_is_status_1(
     places: Places, tiller: Tiller
 ) -> None:
@@ -54,7 +59,7 @@ def test_all_pages_are_shown_up_to_the_limit_and_nothing_found_is_status_1(
         found = [json.loads(line)["session"]["session_id"][-1] for line in out.splitlines()]
         assert (status, found, "not indexed yet: 7" in err) == (0, ["2", "1"], True)
         daemon.not_indexed = 0
-        advice = "nothing found here; use --all to search everywhere\n"
+        advice = "nothing found here; `word*` also finds longer words, --all searches everywhere\n"
         assert tiller("search", "Same")[:2] == (1, advice)
         assert tiller("search", "--all", "Other", "--json") == (1, "", "")
         (here,) = [

@@ -24,7 +24,14 @@ from tiller_protocol.ops import (
     UserInput,
 )
 from tiller_protocol.settings import Settings
-from tiller_protocol.snapshot import LINE_CHARS_MAX, SessionSummary, Snapshot, last_line, note_items
+from tiller_protocol.snapshot import (
+    LINE_CHARS_MAX,
+    SessionSummary,
+    Snapshot,
+    last_line,
+    last_words,
+    note_items,
+)
 
 PLAN = {"items": [{"text": "look", "state": "completed"}, {"text": "do", "state": "pending"}]}
 WORKS = ScriptStep(
@@ -124,6 +131,10 @@ async def test_a_session_is_unseen_until_any_frontend_says_that_a_user_saw_its_e
 )
 def test_the_last_line_is_the_last_one_with_text_and_is_short(text, line):
     assert last_line(text) == line
+
+
+def test_the_last_words_of_an_answer_are_plain_text():
+    assert last_words("# Done\n\n- **12 tests** pass in `a_b.py`") == "12 tests pass in a_b.py"
 
 
 def patch(number: int, *changes: tuple[str, int | None, int | None]) -> Patch:

@@ -22,7 +22,7 @@ from tiller_protocol.events import (
     TurnStarted,
 )
 from tiller_protocol.items import BackgroundCommand, Item, Request, SubAgent, ToolCall
-from tiller_protocol.snapshot import SessionSummary, last_line
+from tiller_protocol.snapshot import SessionSummary, last_words
 
 AUTHENTICATION = "authentication"
 """The code of the error of a turn that fails because a provider needs a key, or refuses it."""
@@ -180,7 +180,7 @@ def _waiting(request: Request) -> Record:
 
 def _ended(outcome: Outcome, error: ErrorInfo | None, message: str) -> Record:
     if outcome == "completed":
-        return Record("done", app=APP, message=last_line(message))
+        return Record("done", app=APP, message=last_words(message))
     if outcome == "interrupted":
         return Record("idle", app=APP)
     reason = error.message if error else outcome

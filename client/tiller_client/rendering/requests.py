@@ -11,6 +11,7 @@ from tiller_client.rendering.style import Theme
 from tiller_client.rendering.text import rows, sanitized, verbatim
 from tiller_client.rendering.wrap import wrapped
 from tiller_protocol.items import DetailKind, Request
+from tiller_protocol.snapshot import plain
 
 MARGIN = "    "
 MARGIN_GOES_ON = "  ↳ "
@@ -141,7 +142,7 @@ def _text_columns(width: int) -> int:
 
 def _prose(text: str, width: int) -> str:
     """Wrap the model's question between words."""
-    return wrapped(sanitized(text).expandtabs(4), _text_columns(width))
+    return wrapped(sanitized(plain(text)).expandtabs(4), _text_columns(width))
 
 
 def row(text: str) -> str:

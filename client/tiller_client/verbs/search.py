@@ -17,6 +17,7 @@ from tiller_protocol.sessions import (
     SessionSearch,
     SessionSearchResult,
 )
+from tiller_protocol.snapshot import plain
 
 STATUS_NOT_FOUND = 1
 """The exit status if nothing matches, as for grep."""
@@ -40,9 +41,9 @@ def run(arguments: Namespace) -> int:
                 say(f"    {text_line(text, theme)}")
     if not shown and not arguments.json:
         say(
-            "nothing found"
+            "nothing found; `word*` also finds longer words"
             if arguments.all
-            else "nothing found here; use --all to search everywhere"
+            else "nothing found here; `word*` also finds longer words, --all searches everywhere"
         )
     return 0 if shown else STATUS_NOT_FOUND
 
@@ -54,9 +55,11 @@ def query_of(words: list[str]) -> str:
 
 def text_line(text: FoundText, theme: Theme) -> str:
     """Return a text's kind and its excerpt, with coloured matches."""
+    shown = "\0".join(text.pieces)  # every second piece matches; marks may be in others
+    shown = plain(shown) if text.kind == "answer" else shown
     pieces = (
         theme.asking(sanitized(piece)) if place % 2 else sanitized(piece)
-        for place, piece in enumerate(text.pieces)
+        for place, piece in enumerate(shown.split("\0"))
     )
     return f"{theme.dim(f'{text.kind}:')} {''.join(pieces)}"
 

@@ -11,7 +11,7 @@ from tiller_daemon.redaction.text import redact
 from tiller_daemon.redaction.urls import without_url_secrets
 from tiller_protocol.events import TurnEnded
 from tiller_protocol.items import Request
-from tiller_protocol.snapshot import last_line
+from tiller_protocol.snapshot import last_words
 
 TEXT_CHARS_MAX: Final = 500
 """Longest text about one request or turn; phones show about so much."""
@@ -55,7 +55,7 @@ def text_of_request(request: Request, secrets: Sequence[str]) -> str:
 def text_of_end(body: TurnEnded, secrets: Sequence[str]) -> str:
     """Return what is told of a turn that has ended."""
     if body.outcome == "completed":
-        return _safe(last_line(body.last_message) or "The turn has completed.", secrets)
+        return _safe(last_words(body.last_message) or "The turn has completed.", secrets)
     return _safe(body.error.message if body.error else "The turn has failed.", secrets)
 
 

@@ -5,6 +5,7 @@ import pytest
 from support.boards import NOW, PUSH, in_every_group, session
 from tiller_client.board.filtering import Filter
 from tiller_client.board.sessions import GROUPS, Key, Row, activity, order, row_of
+from tiller_protocol.items import Request
 
 
 def row(name: str) -> Row:
@@ -29,6 +30,12 @@ def test_a_row_says_what_its_session_does(
 ) -> None:
     shown = row(name)
     assert (shown.group, activity(shown), shown.elapsed_s(NOW)) == (group, does, elapsed_s)
+
+
+def test_a_question_of_the_model_is_shown_without_marks_and_a_command_as_it_is() -> None:
+    asks = [Request("q", "question", "Keep `a`, **or** b?"), Request("r", "approval", "Run rm *x*")]
+    rows = [row_of(Key("", "s"), session("s", requests=(one,)), set()) for one in asks]
+    assert [activity(one) for one in rows] == ["Keep a, or b?", "Run rm *x*"]
 
 
 def test_groups_have_an_order_and_who_waits_longest_is_first() -> None:
