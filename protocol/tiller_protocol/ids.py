@@ -29,6 +29,16 @@ def ulid(time_ms: int, randomness: bytes) -> str:
     return _text_of(_number_of(time_ms, randomness))
 
 
+def made_at(identifier: str) -> float | None:
+    """The Unix time in a ULID, to the millisecond; `None` for another identifier."""
+    if len(identifier) != ULID_CHARS or set(identifier) - set(_CROCKFORD):
+        return None
+    number = 0
+    for digit in identifier:
+        number = number * len(_CROCKFORD) + _CROCKFORD.index(digit)
+    return (number >> _RANDOM_BITS) / 1000
+
+
 class Ulids:
     """Makes ULIDs that sort in the order in which they are made. For one thread only."""
 

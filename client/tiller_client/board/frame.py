@@ -13,8 +13,8 @@ from tiller_client.rendering.style import Theme
 from tiller_client.rendering.text import cells, cut, one_line
 
 HINTS = (
-    "Enter opens", "a answers", "s writes", "i interrupts", "d diff", "m seen", "x archives",
-    "c new", "n next", "/ filter", "? keys", "q leaves",
+    "Enter opens", "a answers", "s writes", "i interrupts", "o goes on", "d diff", "m seen",
+    "x archives", "c new", "n next", "/ filter", "? keys", "q leaves",
 )  # fmt: skip
 """The keys that the last row names, as many as fit; `KEYS_FIRST` are always there."""
 
@@ -106,11 +106,13 @@ def _typed(
         case "filter":
             title = "filter: Enter keeps it, Esc ends it · words, repo:NAME, host:NAME, group:NAME"
         case "new" | "worktree":
-            where = one_line(typing.row.session.workspace if typing.row else here)
+            where = one_line(typing.place(here))
             what = "new session" if typing.purpose == "new" else "new session in a worktree"
             title = f"{what}: Enter starts it, or opens a chat without a text · {where}"
         case "answer":
             title = f"your answer, then Enter; Esc: back · {name}"
+        case "reason":
+            title = f"the reason, then Enter; Esc: back · {name}"
         case "message":
             working = typing.row is not None and typing.row.session.status != "idle"
             how = "Enter steers, Tab queues" if working else "Enter starts a turn"

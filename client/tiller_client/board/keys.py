@@ -15,8 +15,8 @@ from tiller_client.chat.asking import Choice
 from tiller_client.chat.rows import explained_rows
 from tiller_client.rendering.requests import request_text
 from tiller_client.rendering.style import Theme
-from tiller_client.rendering.text import one_line
-from tiller_protocol.ops import Answer, Interrupt, SessionArchive, SessionMarkSeen
+from tiller_client.rendering.text import cut, one_line
+from tiller_protocol.ops import Answer, Interrupt, SessionArchive, SessionMarkSeen, TurnContinue
 
 KEYS_SHOWN = (
     ("↑ ↓ PgUp PgDn", "choose a session; Home and End: the first and the last one"),
@@ -25,6 +25,7 @@ KEYS_SHOWN = (
     ("n", "go to the next session that needs you"),
     ("s", "write a message: Enter steers the running turn or starts one, Tab queues"),
     ("i i", "interrupt the running turn"),
+    ("o", "go on: send the messages that wait, or continue a turn that did not complete"),
     ("d", "show what the session has changed"),
     ("l l", "land the session's worktree: bring its commits onto the branch it came from"),
     ("m", "mark the session as seen"),
@@ -112,6 +113,9 @@ def _choose(state: BoardState, key: str, text: str) -> Acts:
 PAGE_ROWS = 20
 """About how many sessions a page has."""
 
+DONE_COLUMNS = 40
+"""Columns for the title of an answered request: enough to recognise the request."""
+
 LINES_MAX = 1 << 30
 """More lines than any text has."""
 
@@ -168,6 +172,17 @@ def _interrupt(state: BoardState, row: Row) -> Acts:
     return []
 
 
+def _go_on(state: BoardState, row: Row) -> Acts:
+    session = row.session
+    if session.status != "idle":
+        state.say(f"{row.name} runs a turn already")
+    elif session.queued or session.last_outcome not in (None, "completed"):
+        return [Submit(row.key.host, TurnContinue(row.key.session_id), f"{row.name} goes on")]
+    else:
+        state.say(f"{row.name} has nothing to go on with; s writes a message")
+    return []
+
+
 def _diff(_state: BoardState, row: Row) -> Acts:
     return [ShowDiff(row.key, row.name)]
 
@@ -216,8 +231,8 @@ _CREATE: Mapping[str, Literal["new", "worktree"]] = {"c": "new", "w": "worktree"
 """What is typed after the keys that create a session, for which none need be chosen."""
 
 _OF_ROW: Mapping[str, Callable[[BoardState, Row], Acts]] = {
-    "enter": _open, "a": _ask, "n": _next, "s": _write, "i": _interrupt, "d": _diff,
-    "l": _land, "m": _mark_seen, "x": _archive, "c": _create, "w": _create_apart,
+    "enter": _open, "a": _ask, "n": _next, "s": _write, "i": _interrupt, "o": _go_on,
+    "d": _diff, "l": _land, "m": _mark_seen, "x": _archive, "c": _create, "w": _create_apart,
 }  # fmt: skip
 
 
@@ -258,7 +273,7 @@ def _answer(state: BoardState, key: str, text: str, now: float) -> Acts:
     elif key == "text":
         typed = asking.press(text)
         if asking.typing is not None:
-            state.typing = Typing("answer", Line(), state.row)
+            state.typing = Typing("reason", Line(), state.row)
         elif typed and request.kind == "question":
             state.typing = Typing("answer", Line.of(typed), state.row)
     elif key == "paste" and request.kind == "question":
@@ -268,7 +283,7 @@ def _answer(state: BoardState, key: str, text: str, now: float) -> Acts:
         if choice is not None:
             return _give(state, choice)
         if asking.typing is not None:
-            state.typing = Typing("answer", Line(), state.row)
+            state.typing = Typing("reason", Line(), state.row)
     return []
 
 
@@ -285,7 +300,7 @@ def _give(state: BoardState, choice: Choice) -> Acts:
     state.refresh()
     state.choose_next_asking()
     answer = one_line(choice.label or choice.text)
-    done = f"answered “{answer}”: {one_line(request.title)}"
+    done = f"answered “{answer}”: {cut(one_line(request.title), DONE_COLUMNS)}"
     op = Answer(request.id, choice.decision, choice.text)
     return [Submit(key.host, op, done, answers=request.id)]
 
@@ -323,13 +338,13 @@ def _finish(state: BoardState, typing: Typing, *, queue: bool) -> Acts:
         state.say(state.filter.problem)
         return []
     if typing.purpose in ("new", "worktree"):
-        host, place = (row.key.host, row.session.workspace) if row else ("", state.here)
-        return [Create(host, place, text, apart=typing.purpose == "worktree")]
+        apart = typing.purpose == "worktree"
+        return [Create(row.key.host if row else "", typing.place(state.here), text, apart)]
     if row is None:
         return []
+    if typing.purpose == "reason":
+        return _give(state, state.asking.finish(text))
     if typing.purpose == "answer":
-        if state.asking.typing is not None:
-            return _give(state, state.asking.finish(text))
         return _give(state, Choice("", "", "answer", text))
     if not text:
         state.say("nothing was sent")

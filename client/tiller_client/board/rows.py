@@ -1,6 +1,6 @@
 """Renders a board's sessions as rows; pure. All text in them is safe, and no row is too wide."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from tiller_client.board.sessions import (
@@ -36,6 +36,9 @@ TITLE_SHARE = 0.4
 """The part of the columns that titles share with activities which titles may take."""
 
 TITLE_COLUMNS_MAX = 50
+
+KEPT_SHARE = 4
+"""One row in so many keeps showing sessions that need the user while others are chosen."""
 
 
 class Columns(NamedTuple):
@@ -167,22 +170,50 @@ def listed_rows(
 ) -> tuple[list[str], int]:
     """As much of the list as there is room for, and the position of the chosen row in it.
 
-    Only rows that are shown are rendered, so the number of sessions hardly matters.
+    The sessions that have needed the user for longest stay in sight. Only rows that are shown are
+    rendered, so the number of sessions hardly matters.
     """
     counts = state.counts()
-    rows: Sequence[Row] = state.rows
-    # Each group has a heading, and a blank row before it unless it is the first.
-    before: dict[Group, int] = {}
-    for number, group in enumerate(counts):
-        before[group] = 2 * number + 1
     if state.row is None:
         return [], 0
-    line = state.at + before[state.row.group]
-    total = len(rows) + 2 * len(counts) - 1
-    top = max(0, min(line - height // 2, total - height))
+    asking = counts.get("needs_you", 0)
+    kept = min(asking, height // KEPT_SHARE)
+    if not kept or state.row.group == "needs_you" or _lines_of(counts) <= height:
+        return _part(state, counts, 0, state.at, now, (width, height), theme)
+    first = {"needs_you": counts.pop("needs_you")}
+    above, _ = _part(state, first, 0, 0, now, (width, kept + 1), theme)
+    room = height - len(above)
+    below, line = _part(state, counts, asking, state.at, now, (width, room), theme)
+    return [*above, *below], len(above) + line
+
+
+def _lines_of(counts: Mapping[Group, int]) -> int:
+    """The rows of groups: each has a heading, and a blank row before it unless it is the first."""
+    return sum(counts.values()) + 2 * len(counts) - 1
+
+
+def _part(
+    state: BoardState,
+    counts: Mapping[Group, int],
+    begun: int,
+    chosen: int,
+    now: float,
+    size: tuple[int, int],
+    theme: Theme,
+) -> tuple[list[str], int]:
+    """As much of consecutive groups as there is room for, and the chosen row's position in it.
+
+    The groups have the rows from `begun` on; `chosen` is one of them.
+    """
+    rows, (width, height) = state.rows, size
     columns = columns_for(width, state.longest)
+    before: dict[Group, int] = {}
+    for number, group in enumerate(counts):
+        before[group] = 2 * number + 1 - begun
+    line = chosen + before[rows[chosen].group]
+    total = _lines_of(counts)
+    top = max(0, min(line - height // 2, total - height))
     shown: list[str] = []
-    begun = 0
     for group, count in counts.items():
         heading = begun + before[group] - 1
         if heading > top and top <= heading - 1 < top + height:
@@ -192,8 +223,9 @@ def listed_rows(
         first = max(begun, top - before[group])
         for at in range(first, min(begun + count, top + height - before[group])):
             stale = state.hosts[rows[at].key.host].is_stale(now)
-            chosen = at == state.at
-            shown.append(session_row(rows[at], columns, now, theme, chosen=chosen, stale=stale))
+            shown.append(
+                session_row(rows[at], columns, now, theme, chosen=at == state.at, stale=stale)
+            )
         if heading < top < heading + count and height > 1:
             shown[0] = heading_row(group, count, width, theme)  # it stays in sight
         begun += count

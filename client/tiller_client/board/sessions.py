@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, get_args
 
 from tiller_client.rendering.lines import state_word
 from tiller_client.rendering.text import SHORT_ID_CHARS, counted, dollars, one_line
+from tiller_protocol.ids import made_at
 from tiller_protocol.items import Request
 from tiller_protocol.snapshot import SessionSummary, plain
 
@@ -67,10 +68,16 @@ class Row(NamedTuple):
 
     def elapsed_s(self, now: float) -> float:
         """How long the session has been doing what it does, at `now` (Unix seconds)."""
+        return max(0.0, now - self.since)
+
+    @property
+    def since(self) -> float:
+        """When that began, in Unix seconds."""
         session = self.session
-        is_working = self.group == "working" and session.working_since is not None
-        since = session.working_since if is_working else session.updated_at
-        return max(0.0, now - (since or 0.0))
+        if self.group == "working":
+            return session.working_since or session.updated_at
+        asked = made_at(self.requests[0].id) if self.requests else None
+        return asked or session.updated_at
 
 
 def row_of(key: Key, session: SessionSummary, answered: frozenset[str] | set[str]) -> Row:
@@ -97,7 +104,7 @@ def order(row: Row) -> tuple[int, float, str]:
     Rows of working sessions keep their places, as otherwise they would move with each event.
     """
     if row.group == "needs_you":
-        place = row.session.updated_at
+        place = row.since
     elif row.group in ("done", "idle"):
         place = -row.session.updated_at
     else:

@@ -87,10 +87,20 @@ class View:
 class Typing:
     """A text that the user is typing, and what it is for."""
 
-    purpose: Literal["filter", "message", "new", "worktree", "answer"]
+    purpose: Literal["filter", "message", "new", "worktree", "answer", "reason"]
     line: Line
     row: Row | None = None
     """The session that it is about."""
+
+    def place(self, here: str) -> str:
+        """The directory for a new session; `here` if it is about no other session.
+
+        A worktree is made of the repository, not of another worktree.
+        """
+        if self.row is None:
+            return here
+        session = self.row.session
+        return (self.purpose == "worktree" and session.checkout) or session.workspace
 
 
 class Longest(NamedTuple):

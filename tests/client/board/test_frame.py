@@ -80,12 +80,26 @@ def test_a_long_list_fills_the_window_up_to_its_ends(key: str) -> None:
 def test_a_small_window_always_says_who_is_needed_and_which_group_it_shows() -> None:
     asking = [session(f"a{n}", status="waiting", requests=(PUSH,)) for n in range(9)]
     state = board(*asking, *(session(f"i{n}") for n in range(9)))
-    for key, group in (("5", "needs you · 9"), ("end", "idle · 9")):
-        pressed(state, *(["down"] * 5 if key == "5" else [key]))
+    for keys, headings in ((["down"] * 5, ["needs you"]), (["end"], ["needs you", "idle"])):
+        pressed(state, *keys)
         rows = drawn(state, (80, 10)).frame.rows
         assert "18 sessions · 9 need you" in rows[0]
-        assert rows[1] == group
+        assert [row for row in rows if row.endswith(" · 9")] == [f"{one} · 9" for one in headings]
         assert any(CHOSEN in row for row in rows[2:])
+
+
+def test_who_has_needed_the_user_for_longest_stays_in_sight_wherever_the_user_looks() -> None:
+    asking = [
+        session(f"a{n}", status="waiting", requests=(PUSH,), updated_at=NOW - n) for n in range(9)
+    ]
+    state = board(*asking, *(session(f"i{n}") for n in range(30)))
+    for _ in range(30):
+        pressed(state, "down")
+    rows, (cursor, _) = drawn(state, (60, 20)).frame
+    assert [row.split()[:2] for row in rows[2:5]] == [["?", f"a{n}"] for n in (8, 7, 6)]
+    assert rows[cursor].startswith(CHOSEN)
+    assert state.row is not None
+    assert state.row.name in rows[cursor]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tiller_client.board.state import BoardState, Typing
 from tiller_client.chat.rows import PROMPT
 from tiller_client.following.overview import News
 from tiller_protocol.items import Request
-from tiller_protocol.ops import Answer, Interrupt, SessionArchive, SessionMarkSeen
+from tiller_protocol.ops import Answer, Interrupt, SessionArchive, SessionMarkSeen, TurnContinue
 
 ASKS = session("asks", status="waiting", requests=(PUSH,))
 READS = session("reads", status="waiting", requests=(LONG,), updated_at=NOW - 10)
@@ -43,6 +43,23 @@ def test_i_interrupts_only_if_it_is_pressed_twice_for_the_same_session() -> None
     assert pressed(state, "i", "down", "i", "up", "i") == []
     (act,) = pressed(state, "i")
     assert act.op == Interrupt(state.row.session.session_id if state.row else "")
+
+
+def test_o_sends_what_waits_or_goes_on_with_a_turn_that_did_not_complete() -> None:
+    for goes_on in (session("later", queued=2), session("broke", last_outcome="interrupted")):
+        (act,) = pressed(board(goes_on), "o")
+        assert act.op == TurnContinue(goes_on.session_id)
+    for other, why in ((WORKS, "runs a turn already"), (ENDED, "has nothing to go on with")):
+        state = board(other)
+        assert pressed(state, "o") == []
+        assert why in shown(state)
+
+
+def test_a_worktree_is_made_of_the_repository_not_of_the_chosen_sessions_worktree() -> None:
+    apart = session("apart", workspace="/src/a.worktrees/x", checkout="/src/a", worktree="x")
+    state = board(apart)
+    assert pressed(state, "w", "g", "enter") == [Create("", "/src/a", "g", apart=True)]
+    assert pressed(state, "c", "g", "enter") == [Create("", "/src/a.worktrees/x", "g")]
 
 
 def test_l_lands_a_worktree_only_if_it_is_pressed_twice() -> None:

@@ -5,6 +5,7 @@ import pytest
 from support.boards import NOW, PUSH, in_every_group, session
 from tiller_client.board.filtering import Filter
 from tiller_client.board.sessions import GROUPS, Key, Row, activity, order, row_of
+from tiller_protocol.ids import ulid
 from tiller_protocol.items import Request
 
 
@@ -45,6 +46,17 @@ def test_groups_have_an_order_and_who_waits_longest_is_first() -> None:
     assert names[:2] == ["early", "pushes"]
     groups = [GROUPS.index(one.group) for one in sorted(rows, key=order)]
     assert groups == sorted(groups)
+
+
+def test_a_request_keeps_its_age_whatever_else_happens_in_its_session() -> None:
+    asked = Request(ulid(int(NOW - 300) * 1000, bytes(10)), "approval", "Run make")
+    told = session("told", status="waiting", requests=(asked,), updated_at=NOW)
+    other = session("other", status="waiting", requests=(PUSH,), updated_at=NOW - 200)
+    rows = [row_of(Key("", one.session_id), one, set()) for one in (other, told)]
+    assert [(one.name, one.elapsed_s(NOW)) for one in sorted(rows, key=order)] == [
+        ("told", 300),
+        ("other", 200),
+    ]
 
 
 def test_a_working_session_keeps_its_place_while_it_works() -> None:
