@@ -324,7 +324,7 @@ def test_ls_tells_how_the_last_turn_ended_and_chooses_by_it(
 def test_requests_shows_what_to_answer(daemon: FakeDaemon, tiller: Tiller) -> None:
     assert daemon
     _, out, _ = tiller("requests")
-    assert f"{REQUEST.id}  session {SESSION[-8:]} “" in out
+    assert re.search(rf"{REQUEST.id}  \d+ d  session {SESSION[-8:]} “", out)
     assert "bash: ls" in out
     assert tiller("requests", OTHER)[1] == "there are no open requests\n"
 
@@ -335,6 +335,8 @@ def test_requests_shows_what_to_answer(daemon: FakeDaemon, tiller: Tiller) -> No
         ("once", "allowed once"),
         ("always", "allowed for the rest of the session"),
         ("reject", "rejected"),
+        ("y", "allowed once"),
+        ("n", "rejected"),
     ],
 )
 def test_an_answer_says_what_it_was_given_to_and_in_which_session(
@@ -346,6 +348,15 @@ def test_an_answer_says_what_it_was_given_to_and_in_which_session(
     assert " in /" in out
     unknown = "01K0REQ00000000000000000R9"
     assert tiller("answer", unknown, decision)[1] == f"{said}: {unknown}\n"
+
+
+def test_a_session_that_asks_only_one_thing_stands_for_its_request(
+    daemon: FakeDaemon, tiller: Tiller
+) -> None:
+    status, _, err = tiller("answer", OTHER[-8:], "y")
+    assert (status, "asks nothing now" in err) == (2, True)
+    assert tiller("answer", SESSION[-8:], "y")[0] == 0
+    assert only(daemon, Answer) == Answer(REQUEST.id, "once")
 
 
 def test_log_begins_after_what_is_known_and_refuses_what_is_not_there_yet(

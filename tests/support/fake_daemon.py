@@ -374,4 +374,6 @@ class FakeDaemon:
             branch=snapshot.branch,
             worktree=snapshot.worktree,
             last_outcome=snapshot.last_outcome,
+            turns=snapshot.turns,
+            queued=len(snapshot.queue),
         )

@@ -12,6 +12,7 @@ from tiller_client.board.line import Line
 from tiller_client.board.sessions import Key, Row
 from tiller_client.board.state import BoardState, Typing, View
 from tiller_client.chat.attaching import attachments
+from tiller_client.command_line.prompt import worktree_name
 from tiller_client.errors import RejectedError, TillerError
 from tiller_client.following.overview import FollowedHost
 from tiller_client.rendering.diff import diff_lines
@@ -139,7 +140,7 @@ class Actor:
     async def _create(self, act: Create) -> None:
         host, state = act.host, self._state
         try:
-            worktree = WorktreeChoice() if act.apart else None
+            worktree = WorktreeChoice(worktree_name(act.text)) if act.apart else None
             created = await self._op(host, SessionCreate(act.workspace, worktree=worktree))
             assert isinstance(created, Created)
             key = Key(host, created.session_id)
@@ -150,7 +151,7 @@ class Actor:
             return
         state.chosen = key
         if act.text:
-            state.say(f"started {key.short} in {act.workspace}")
+            state.say(f"started {key.short}{f' in {worktree.name}' if worktree else ''}")
         else:
             self._spawn(self._open(key, is_new=True))
 

@@ -180,7 +180,7 @@ def listed_rows(
     kept = min(asking, height // KEPT_SHARE)
     if not kept or state.row.group == "needs_you" or _lines_of(counts) <= height:
         return _part(state, counts, 0, state.at, now, (width, height), theme)
-    first = {"needs_you": counts.pop("needs_you")}
+    first: dict[Group, int] = {"needs_you": counts.pop("needs_you")}
     above, _ = _part(state, first, 0, 0, now, (width, kept + 1), theme)
     room = height - len(above)
     below, line = _part(state, counts, asking, state.at, now, (width, room), theme)

@@ -35,13 +35,14 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
     host = take_host(words)
+    _move_directory(words)
     has_no_verb = bool(words) and _is_for_chat(words[0])
     if has_no_verb:
         words.insert(0, "chat")
     parser = _parser(words[0] if words else "")
     if host == "" or (host or "").startswith("-"):
         parser.error("--host needs the name of a machine, as for ssh: tiller --host USER@BOX VERB")
-    known = [verb for verbs in VERBS.values() for verb in verbs]
+    known = _verbs()
     require_verb(parser, words, known, _helps)
     parsed, unknown = parser.parse_known_args(words)
     if has_no_verb and parsed.session in known:
@@ -57,6 +58,12 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parsed.words = words
     set_host(parser, parsed, host or "")
     return parsed
+
+
+def _move_directory(words: list[str]) -> None:
+    """Put `-C DIR` behind the verb that follows it, where it belongs."""
+    if words[:1] == ["-C"] and words[2:3] and words[2] in _verbs():
+        words[:3] = [words[2], *words[:2]]
 
 
 def _is_for_chat(word: str) -> bool:
@@ -98,6 +105,10 @@ def _parser(verb: str) -> argparse.ArgumentParser:
 def all_verbs() -> argparse.ArgumentParser:
     """Return the parser of all verbs, for completion and for the man page."""
     return _parser("")
+
+
+def _verbs() -> list[str]:
+    return [verb for verbs in VERBS.values() for verb in verbs]
 
 
 def _helps() -> dict[str, str]:

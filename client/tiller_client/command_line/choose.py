@@ -1,6 +1,6 @@
 """Finds the session, request or turn that a word on the command line refers to."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tiller_client.command_line.prompt import read_workspace
@@ -136,7 +136,7 @@ def latest(connection: DaemonConnection) -> list[SessionSummary]:
 def open_request(
     connection: DaemonConnection, reference: str
 ) -> tuple[str, SessionSummary | None, Request | None]:
-    """The id of the request that `reference` means, as for `session` but without `last`.
+    """The id of the request that `reference` means: an id, a piece of one, or its session's name.
 
     The session and the request are returned too, unless `reference` is a whole id and that request
     is not open: the daemon can then report who has answered it.
@@ -145,13 +145,37 @@ def open_request(
     if len(reference) >= ULID_CHARS:
         identifier = reference.upper() if len(reference) == ULID_CHARS else reference
     else:
-        identifier = _unique(list(known), reference, "open request", f"{program()} requests")
-    session, request = known.get(identifier, (None, None))
-    return identifier, session, request
+        try:
+            identifier = _unique(list(known), reference, "open request", f"{program()} requests")
+        except UsageError:
+            identifier = _only_request(connection, reference, known)
+            if not identifier:
+                raise
+    asking, request = known.get(identifier, (None, None))
+    return identifier, asking, request
+
+
+def _only_request(connection: DaemonConnection, reference: str, known: Mapping[str, object]) -> str:
+    """The id of the request of a session that has only one; empty if there is no such session.
+
+    Raises `UsageError` if the session asks nothing, or several things.
+    """
+    try:
+        found = session(connection, reference, changes=True)
+    except UsageError:
+        return ""
+    ids = [one.id for one in found.requests if one.id in known]
+    if len(ids) == 1:
+        return ids[0]
+    if not ids:
+        raise UsageError(f"{session_name(found)} asks nothing now")
+    raise UsageError(
+        f"{session_name(found)} has {len(ids)} open requests; give the id of one: {', '.join(ids)}"
+    )
 
 
 def open_requests(connection: DaemonConnection) -> list[tuple[SessionSummary, Request]]:
-    """The open requests, each with the session that shows it.
+    """The open requests, oldest first, each with the session that shows it.
 
     A sub-agent's request is also open in the session that the sub-agent works for, unless the
     sub-agent runs in the background. If a request is open in both, the older session is returned.
@@ -162,7 +186,7 @@ def open_requests(connection: DaemonConnection) -> list[tuple[SessionSummary, Re
     for one in sorted(sessions, key=lambda session: session.created_at):
         for request in one.requests:
             found.setdefault(request.id, (one, request))
-    return list(found.values())
+    return sorted(found.values(), key=lambda one: one[1].id)  # ULIDs sort by time
 
 
 def turn_id(turns: Iterable[str], reference: str) -> str:

@@ -1,6 +1,7 @@
 """Reads text and files that the command line names, and checks them before anything is sent."""
 
 import os
+import re
 import stat
 import sys
 from argparse import Namespace
@@ -16,6 +17,9 @@ from tiller_protocol.items import Image
 from tiller_protocol.worktrees import BRANCH_CHARS_MAX, WorktreeChoice
 
 FROM_STDIN = "-"
+
+NAMING_CHARS_MAX, NAMING_WORDS_MAX, NAMING_BYTES = 32, 4, 2
+"""How much of a task names its worktree, and how many random bytes do."""
 
 
 def read_prompt(argument: str | None, worktree: str = "") -> tuple[str, str]:
@@ -166,4 +170,14 @@ def read_worktree(arguments: Namespace) -> WorktreeChoice | None:
         arguments.prompt, arguments.worktree = arguments.worktree, ""
     if len(max(arguments.worktree, arguments.base or "", key=len)) > BRANCH_CHARS_MAX:
         raise UsageError(f"a branch's name has at most {BRANCH_CHARS_MAX} characters")
-    return WorktreeChoice(arguments.worktree, arguments.base or "")
+    name = arguments.worktree or worktree_name(getattr(arguments, "prompt", "") or "")
+    return WorktreeChoice(name, arguments.base or "")
+
+
+def worktree_name(task: str) -> str:
+    """Return a new name for a worktree, from the first words of a task; empty if it has none.
+
+    The digits at its end keep it from being the name of an existing worktree.
+    """
+    words = re.findall(r"[a-z0-9]+", task[:NAMING_CHARS_MAX].lower())[:NAMING_WORDS_MAX]
+    return "-".join([*words, os.urandom(NAMING_BYTES).hex()]) if words else ""

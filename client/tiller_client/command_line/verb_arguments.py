@@ -38,6 +38,9 @@ AddParser = Callable[..., Parser]
 ACCOUNT = "chatgpt"
 """The account of `login` and `logout`."""
 
+LETTERS = {"y": "once", "a": "always", "h": "always_here", "n": "reject"}
+"""The keys of a chat for answers."""
+
 SETTINGS = (
     *("model", "agent", "variant", "approve", "sandbox", "max-steps", "budget"),
     *("session-budget", "tools", "follow-ups", "title", "workspace"),
@@ -200,9 +203,14 @@ def _add_requests(add: AddParser) -> None:
     add_session(parser, default="", meaning="all sessions")
     parser = _verb(add, "requests", "answer", "answer a request")
     add_hosts(parser, "find the host that has the request")
-    text = "an id, or its beginning or end; box:ID is on the host box"
+    text = "an id, its beginning or end, or a session that asks only one thing; box:ID: on a host"
     parser.add_argument("request", metavar="REQUEST", help=text)
-    parser.add_argument("decision", choices=("once", "always", "always_here", "reject", "answer"))
+    parser.add_argument(
+        "decision",
+        type=lambda word: LETTERS.get(word, word),
+        choices=("once", "always", "always_here", "reject", "answer"),
+        help="or y, a, h, n, as in a chat",
+    )
     parser.add_argument(
         "text",
         metavar="TEXT",

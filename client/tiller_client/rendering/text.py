@@ -10,6 +10,7 @@ import sys
 import time
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 from tiller_client.streams import STAND_INS, showable, shows
 
@@ -73,6 +74,12 @@ def sanitized(text: str) -> str:
 def one_line(text: str) -> str:
     """Sanitize a text, and replace every run of white space with one space."""
     return sanitized(_SPACE.sub(" ", text)).strip()
+
+
+def below_home(path: str) -> str:
+    """A path in which `~` stands for the user's home directory."""
+    home = str(Path.home())
+    return f"~{path[len(home) :]}" if f"{path}/".startswith(f"{home}/") else path
 
 
 def quoted_path(path: str) -> str:

@@ -89,7 +89,8 @@ def _on_screen(snapshot: Snapshot, typed: bytes, backdrop: Backdrop, *, is_new: 
 
 def _session(connection: DaemonConnection, arguments: Namespace) -> str:
     """Return the id of the session to open, to which the first message has been sent."""
-    if len(arguments.session.split()) > 1:
+    # What opens a new worktree opens no other session, so one word is a message, too.
+    if len(arguments.session.split()) > 1 or (arguments.session and arguments.worktree is not None):
         if arguments.prompt:
             raise UsageError(f"{one_line(arguments.session)!r} is not the id of a session")
         arguments.session, arguments.prompt = "", arguments.session

@@ -1,5 +1,6 @@
 """`requests` and `answer`: open requests, and the user's answers."""
 
+import time
 from argparse import Namespace
 from collections.abc import Sequence
 
@@ -13,7 +14,7 @@ from tiller_client.console import print_json, say, stdout_theme, stdout_width
 from tiller_client.errors import UsageError
 from tiller_client.following.typed import read_answer
 from tiller_client.rendering.requests import request_block
-from tiller_client.rendering.text import cut, one_line
+from tiller_client.rendering.text import age, cut, one_line
 from tiller_client.verbs.all_hosts import (
     Everywhere,
     find_request,
@@ -23,6 +24,7 @@ from tiller_client.verbs.all_hosts import (
     several_hosts,
 )
 from tiller_client.verbs.submitting import submit
+from tiller_protocol.ids import made_at
 from tiller_protocol.items import Request
 from tiller_protocol.ops import Answer
 from tiller_protocol.snapshot import SessionSummary
@@ -119,5 +121,8 @@ def _print(label: str, session: SessionSummary, request: Request, arguments: Nam
         print_json(shown)
     else:
         theme = stdout_theme()
-        say(f"{qualified(label, request.id)}  {theme.dim(choose.session_name(session))}")
+        name = choose.session_name(session)
+        opened = made_at(request.id)
+        waits = f"{age(time.time() - opened)}  " if opened else ""
+        say(f"{qualified(label, request.id)}  {theme.dim(f'{waits}{name}')}")
         say(request_block(request, theme, stdout_width()))

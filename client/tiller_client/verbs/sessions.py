@@ -32,6 +32,7 @@ from tiller_client.rendering.lines import branch_line, context_line, fork_line, 
 from tiller_client.rendering.style import Theme
 from tiller_client.rendering.text import (
     age,
+    below_home,
     cells,
     counted,
     cut,
@@ -107,11 +108,7 @@ def run(arguments: Namespace) -> int:
 def table_line(session: SessionSummary, now: float, theme: Theme, width: int) -> str:
     """Return a line of `width` columns: a session's id, age, state, workspace, title, figures."""
     workspace_columns = WORKSPACE_COLUMNS if width >= WIDE_COLUMNS else NARROW_WORKSPACE_COLUMNS
-    home = str(Path.home())
-    workspace = one_line(session.workspace)
-    if workspace == home or workspace.startswith(home + "/"):
-        workspace = "~" + workspace[len(home) :]
-    workspace = cut_beginning(workspace, workspace_columns)
+    workspace = cut_beginning(below_home(one_line(session.workspace)), workspace_columns)
     state = state_word(session)
     tint = theme.bad if state == "failed" else theme.asking
     line = "  ".join(
@@ -130,19 +127,31 @@ def table_line(session: SessionSummary, now: float, theme: Theme, width: int) ->
 
 
 def pick_session(connection: DaemonConnection) -> str:
-    """Let the user choose a session of this directory or those above it, or else of all; its id."""
+    """Let the user choose a session that can go on, by a table; its id.
+
+    Those of this directory, those above it, and their worktrees go before all others.
+    """
     here = Path(read_workspace("."))
     places = () if chosen_remote() else (here, *here.parents)
-    recent = list(choose.list_sessions(connection, limit=LIST_LIMIT_MAX))
-    near = [one for one in recent if Path(one.workspace) in places]
-    sessions = (near or recent)[:PICKED_MAX]
+    recent = choose.list_sessions(connection, limit=LIST_LIMIT_MAX)
+    left = [one for one in recent if one.status == "idle" and _can_go_on(one)]
+    near = [one for one in left if Path(one.checkout or one.workspace) in places]
+    sessions = (near or left)[:PICKED_MAX]
     if not sessions:
-        raise UsageError(f"there are no sessions; start one with: {program()} exec PROMPT")
+        raise UsageError(
+            "no session has messages that wait, or a turn that did not complete; to start a turn: "
+            f"{program()} exec PROMPT"
+        )
     theme, width, now = stdout_theme(), stdout_width() - PICK_COLUMNS, time.time()
     at = pick([table_line(session, now, theme, width) for session in sessions])
     if at is None:
         raise UsageError("no session was chosen")
     return sessions[at].session_id
+
+
+def _can_go_on(session: SessionSummary) -> bool:
+    """Whether there is something to resume, as far as the summary tells."""
+    return bool(session.queued or (session.turns and session.last_outcome != "completed"))
 
 
 def _figures(session: SessionSummary) -> str:
@@ -219,7 +228,11 @@ def _new(connection: DaemonConnection, arguments: Namespace) -> None:
     workspace = read_workspace(arguments.directory)
     settings = read_settings(arguments)
     op = SessionCreate(workspace, settings=settings, worktree=read_worktree(arguments))
-    _created(connection.ask(op, Created), json=arguments.json)
+    created = connection.ask(op, Created)
+    if arguments.json or is_piped():
+        _created(created, json=arguments.json)
+    else:
+        _tell_created(read_snapshot(connection.ask, created.session_id), "is new")
 
 
 def _created(created: Created, *, json: bool) -> None:
@@ -235,9 +248,13 @@ def _forked(connection: DaemonConnection, created: Created, *, json: bool) -> No
         _created(created, json=json)
         return
     snapshot = read_snapshot(connection.ask, created.session_id)
+    _tell_created(snapshot, f"is a {fork_line(snapshot)}")
+
+
+def _tell_created(snapshot: Snapshot, what: str) -> None:
     tell(
-        f"{choose.session_name(snapshot)} is a {fork_line(snapshot)}; continue with: "
-        f"{program()} exec --session {created.session_id[-choose.SHORT_ID_CHARS :]} PROMPT"
+        f"{choose.session_name(snapshot)} {what}; continue with: "
+        f"{program()} exec --session {snapshot.session_id[-choose.SHORT_ID_CHARS :]} PROMPT"
     )
 
 

@@ -11,7 +11,9 @@ from tiller_client.connecting.connection import DaemonConnection, connect
 from tiller_client.console import complain, print_json, say, stdout_theme, tell
 from tiller_client.errors import RejectedError, UsageError
 from tiller_client.program_name import program
-from tiller_client.rendering.text import cells, counted, one_line
+from tiller_client.rendering.text import below_home, cells, counted, one_line
+from tiller_protocol.answers import SessionListResult
+from tiller_protocol.sessions import SessionList
 from tiller_protocol.turns import UserInput
 from tiller_protocol.worktrees import (
     WorktreeLand,
@@ -47,7 +49,7 @@ def run(arguments: Namespace) -> int:
                 return _land(connection, arguments)
             case "rm":
                 # Look up all first, so that none is removed if a name is wrong.
-                doomed = [_named(connection, name) for name in arguments.names]
+                doomed = [_named(connection, name) for name in arguments.names or [""]]
                 return max([_remove(connection, one, arguments) for one in doomed])
             case _:
                 one = _named(connection, arguments.name, removed=True)
@@ -116,7 +118,19 @@ def _remove(connection: DaemonConnection, one: WorktreeSummary, arguments: Names
             f"removed {one.name}; for {days} days it takes {size}, and comes back with: "
             f"{program()} worktree restore {one.name}"
         )
+        _tell_what_waits(connection, one)
     return 0
+
+
+def _tell_what_waits(connection: DaemonConnection, one: WorktreeSummary) -> None:
+    """Say which messages nobody will take while the worktree is removed."""
+    if not one.sessions:
+        return
+    op = SessionList(sessions=one.sessions)
+    found = connection.ask(op, SessionListResult).sessions
+    if waiting := sum(session.queued for session in found):
+        verb = "waits" if waiting == 1 else "wait"
+        tell(f"{counted(waiting, 'message')} still {verb} for its session, until it is restored")
 
 
 def _listed(connection: DaemonConnection, workspace: str | None) -> Sequence[WorktreeSummary]:
@@ -124,7 +138,12 @@ def _listed(connection: DaemonConnection, workspace: str | None) -> Sequence[Wor
 
 
 def _named(connection: DaemonConnection, name: str, *, removed: bool = False) -> WorktreeSummary:
-    """Return the worktree with this name, here or elsewhere; raises `UsageError`."""
+    """Return the worktree with this name, here or elsewhere; raises `UsageError`.
+
+    Without a name, it is the worktree around this directory.
+    """
+    if not name:
+        return _around(connection)
     everything = [one for one in _listed(connection, None) if one.name == name or one.id == name]
     found = [one for one in everything if (one.state == "removed") == removed]
     here = str(Path.cwd())
@@ -141,6 +160,14 @@ def _named(connection: DaemonConnection, name: str, *, removed: bool = False) ->
     raise UsageError(f"there is no worktree {one_line(name)}; see: {program()} worktree ls")
 
 
+def _around(connection: DaemonConnection) -> WorktreeSummary:
+    here = f"{Path.cwd()}/"
+    for one in _listed(connection, None):
+        if one.state != "removed" and here.startswith(f"{one.path}/"):
+            return one
+    raise UsageError(f"this directory is in no worktree; name one of: {program()} worktree ls")
+
+
 def worktree_lines(trees: Sequence[WorktreeSummary]) -> list[str]:
     """Lines in columns: name and base, repository, what is left to do, and place."""
     theme = stdout_theme()
@@ -153,7 +180,7 @@ def worktree_lines(trees: Sequence[WorktreeSummary]) -> list[str]:
                     text + " " * (width - cells(text))
                     for text, width in zip(row, columns, strict=True)
                 ),
-                theme.dim(one_line(one.path)),
+                theme.dim(below_home(one_line(one.path))),
             )
         )
         for one, row in zip(trees, rows, strict=True)
