@@ -133,7 +133,7 @@ class Actions:
             op = QueueEdit(self._id, one.id, "remove")
             # If it fails, the turn has taken the input.
             self._submitter.submit(op, done=partial(removed, one), failed=partial(ended, one))
-        return bool(waiting)
+        return self._submitter.recall_unanswered() or bool(waiting)
 
     def clear_or_leave(self) -> None:
         """Interrupt the running turn, or clear the editor, or leave if this was the last key."""

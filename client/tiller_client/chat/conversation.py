@@ -259,9 +259,13 @@ class Conversation:
     def _live_item(self, item: Item, now: float) -> list[str]:
         if isinstance(item, AssistantMessage):
             return self._stream.tail() if self._stream is not None else []
-        if not is_shown(item):
+        if not is_shown(item) or self._is_asked_about(item):
             return []
         return self._item(item, now)
+
+    def _is_asked_about(self, item: Item) -> bool:
+        """Whether the open request, which is shown, is about this call and says more."""
+        return self.snapshot.requests[:1] != [] and self.snapshot.requests[0].item_id == item.id
 
     def _apart(self, lines: list[str], *, compact: bool = False) -> list[str]:
         """Put a blank line before these lines, unless they belong to a group."""

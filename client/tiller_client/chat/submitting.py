@@ -15,12 +15,14 @@ from tiller_protocol.ops import (
     AnyOp,
     Catalog,
     Interrupt,
+    QueueEdit,
     SessionConfigure,
     SessionFork,
     Shell,
     UserInput,
 )
 from tiller_protocol.settings import Settings
+from tiller_protocol.turns import Queued, Steered
 
 RETRY_S = 0.5
 """Time between two attempts to reach a daemon that can't be started or does not answer."""
@@ -46,6 +48,9 @@ class Submitter:
         """Whether the user has said anything."""
         self._waits = False
         """Whether an op has been without an answer for `WAIT_TOLD_S`."""
+        self._unanswered: list[UserInput] = []
+        self._recalled: list[UserInput] = []
+        """The unanswered inputs that are taken back if they wait."""
 
     async def send(self) -> None:
         """Send the submissions, one after another, until cancelled."""
@@ -171,9 +176,33 @@ class Submitter:
         # An input that waits since an interrupt or a failure must not go before a new one.
         idle = "start" if self._state.snapshot.queue and not self._state.is_busy else "auto"
         delivery = "queue" if queue else idle
-        self.submit(
-            UserInput(self._state.session_id, text, images, files, delivery), written=written
-        )
+        op = UserInput(self._state.session_id, text, images, files, delivery)
+        self._unanswered.append(op)
+
+        def failed(error: TillerError) -> None:
+            self._unanswered.remove(op)
+            self.failed(written, error)
+
+        self.submit(op, done=partial(self._answered, op, written), failed=failed)
+
+    def recall_unanswered(self) -> bool:
+        """Take back the inputs whose answer has not come yet, if they wait; whether there are any.
+
+        Call it when the turn is interrupted: such inputs are in no queue that is known here.
+        """
+        self._recalled = [*self._unanswered]
+        return bool(self._recalled)
+
+    def _answered(self, op: UserInput, written: str, result: AnyResult | None) -> None:
+        self._unanswered.remove(op)
+        if op in self._recalled and isinstance(result, Steered | Queued):
+            removes = QueueEdit(self._state.session_id, result.input_id, "remove")
+            # If it fails, the turn has taken the input.
+            self.submit(removes, done=lambda _: self._give_back(written), failed=lambda _: None)
+
+    def _give_back(self, written: str) -> None:
+        self._state.editor.put_before(written)
+        self._state.changed()
 
     def failed(self, written: str, error: TillerError) -> None:
         """Tell the user why something failed, and give back the user's text."""

@@ -21,7 +21,13 @@ INDENT = 4
 
 DIFF_LINES_SHOWN = 24
 OUTPUT_LINES_SHOWN = 10
-"""Lines of output to show of failed calls, the user's own commands and hosted calls."""
+"""Lines to show of failed calls, the user's own commands, hosted calls, and answers to the model.
+
+The answer is there also if the session is opened later, without the request.
+"""
+
+QUESTION = "question"
+"""The tool with which the model asks the user."""
 
 COMMAND_LINES_SHOWN = 5
 """Lines of output to show of other commands, both while they run and afterwards."""
@@ -259,7 +265,7 @@ def _output_rows(
 
 def _lines_shown(call: ToolCall, *, failed: bool) -> int:
     """How many lines of a call's output to show to people."""
-    if failed or call.diff or call.by_user or call.by_provider:
+    if failed or call.diff or call.by_user or call.by_provider or call.name == QUESTION:
         return OUTPUT_LINES_SHOWN
     return 0 if call.exit_status is None else COMMAND_LINES_SHOWN
 

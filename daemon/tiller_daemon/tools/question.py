@@ -35,8 +35,8 @@ async def _run(arguments: QuestionArguments, environment: ToolEnvironment) -> To
     answer = await environment.user.ask(arguments.text, arguments.choices)
     if answer.text is None:
         reason = f" They said: {answer.reason}" if answer.reason else ""
-        return ToolResult(f"The user did not answer.{reason}", title="not answered")
-    return ToolResult(answer.text or "(The user's answer is empty.)", title="answered")
+        return ToolResult(f"The user did not answer.{reason}")
+    return ToolResult(answer.text or "(The user's answer is empty.)")
 
 
 QUESTION: Final = Tool(

@@ -64,6 +64,16 @@ async def test_what_waits_at_an_interrupt_comes_back_and_the_next_message_goes_f
     assert said_in(tuple(items)) == ["go", "WAIT do not delete anything"]
 
 
+async def test_a_message_comes_back_even_if_the_turn_is_interrupted_at_once(
+    opens: Opens, daemon: Daemon
+) -> None:
+    chat = await hanging(opens, daemon)
+    chat.press(f"delete the old tests{STEER}{CTRL_C}")
+    await chat.shows("■ interrupted")
+    await chat.until(lambda: chat.editor == ["delete the old tests", ""])
+    await chat.until(lambda: not any("◷" in row for row in chat.rows))
+
+
 async def test_a_message_goes_before_what_waits_since_an_interrupt_from_elsewhere(
     opens: Opens, daemon: Daemon, frontend: Frontend
 ) -> None:
