@@ -8,13 +8,13 @@ import trio
 
 from e2e.conftest import GIT
 from e2e.test_sandbox import DEFAULT, needs_sandbox
-from e2e.words import bash, calls, text, write
+from e2e.words import bash, calls, hang, text, write
 from support.daemon import Daemon
 from support.frontend import TIMEOUT_S, Frontend
 from support.terminal import TILLER
 from tiller_daemon.models.scripted import CallPart, ScriptStep
 from tiller_protocol.answers import Created, Rejected, SessionListResult
-from tiller_protocol.ops import Answer, SessionCreate, SessionList
+from tiller_protocol.ops import Answer, Interrupt, SessionCreate, SessionList, UserInput
 from tiller_protocol.sessions import SessionSearch, SessionSearchResult
 from tiller_protocol.settings import Settings, TurnOverrides
 from tiller_protocol.worktrees import (
@@ -171,10 +171,14 @@ async def test_the_command_line_removes_what_it_can_and_says_what_it_can_not(
     frontend: Frontend, workspace: Path
 ) -> None:
     for name in ("rm-1", "rm-2", "rm-3"):
-        session_id = await in_worktree(frontend, workspace, name, text("hi"))
+        session_id = await in_worktree(frontend, workspace, name, hang("hi"))
         place = Path((await frontend.snapshot(session_id)).workspace)
         if name != "rm-3":
             (place / "draft.txt").write_text("draft")
+    await frontend.say(session_id)
+    await frontend.must(UserInput(session_id, "later", delivery="queue"))
+    await frontend.must(Interrupt(session_id))
+    await frontend.turn_ended(session_id)
     words = ("worktree", "rm", "rm-1", "rm-2", "rm-3")
     with trio.fail_after(TIMEOUT_S):
         done = await trio.run_process(
@@ -187,6 +191,9 @@ async def test_the_command_line_removes_what_it_can_and_says_what_it_can_not(
         )
     assert done.returncode == 1
     assert b"removed rm-3" in done.stdout
+    assert b"1 message still waits for its session, until it is restored" in done.stdout
+    refused = await frontend.refused(UserInput(session_id, "again"))
+    assert refused.message.endswith("was removed, put it back: tiller worktree restore rm-3")
     assert b"`rm-1` has changes" in done.stderr
     assert b"`rm-2` has changes" in done.stderr
     here = [one.name for one in await listed(frontend, workspace) if one.state == "ready"]

@@ -16,7 +16,7 @@ from tiller_client.command_line.prompt import worktree_name
 from tiller_client.errors import RejectedError, TillerError
 from tiller_client.following.overview import FollowedHost
 from tiller_client.rendering.diff import diff_lines
-from tiller_client.rendering.labels import change_line
+from tiller_client.rendering.labels import change_line, landed_line, worktree_around
 from tiller_client.rendering.style import Theme
 from tiller_client.rendering.text import cut
 from tiller_protocol.answers import AnyResult, Created, SessionDiffResult
@@ -36,9 +36,6 @@ from tiller_protocol.worktrees import (
     WorktreeList,
     WorktreeListResult,
 )
-
-COMMIT_CHARS = 12
-"""How much of a commit's id a note shows."""
 
 DIFF_LINES_MAX = 20_000
 """More lines of a diff are left out: nobody scrolls so far, and each key draws anew."""
@@ -175,14 +172,7 @@ class Actor:
         try:
             found = await self._op(host, WorktreeList(row.session.workspace))
             assert isinstance(found, WorktreeListResult)
-            tree = next(
-                (
-                    one
-                    for one in found.worktrees
-                    if f"{row.session.workspace}/".startswith(f"{one.path}/")
-                ),
-                None,
-            )
+            tree = worktree_around(found.worktrees, row.session.workspace)
             if tree is None:
                 state.say(f"the worktree of {row.name} is not there any more")
                 return
@@ -196,7 +186,7 @@ class Actor:
         except TillerError as error:
             state.say(str(error))
         else:
-            state.say(f"{row.name} landed: {landed.onto} is at {landed.commit[:COMMIT_CHARS]}")
+            state.say(f"{row.name} landed: {landed_line(landed)}")
 
     async def _open(self, key: Key, *, is_new: bool = False) -> None:
         options = self._hosts[key.host].options

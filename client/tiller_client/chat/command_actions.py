@@ -15,7 +15,8 @@ from tiller_client.chat.status import last_answer, status_facts
 from tiller_client.chat.submitting import Submitter
 from tiller_client.chat.terminal.backdrop import ASK_BACKGROUND
 from tiller_client.chat.terminal.outside import Outside
-from tiller_client.errors import UsageError
+from tiller_client.errors import RejectedError, TillerError, UsageError
+from tiller_client.rendering.labels import landed_line, worktree_around
 from tiller_client.rendering.text import one_line
 from tiller_protocol.answers import AnyResult, Created
 from tiller_protocol.ops import (
@@ -28,6 +29,12 @@ from tiller_protocol.ops import (
     UserInput,
 )
 from tiller_protocol.settings import Settings
+from tiller_protocol.worktrees import (
+    WorktreeLand,
+    WorktreeLanded,
+    WorktreeList,
+    WorktreeListResult,
+)
 
 APPROVE = ("ask", "always", "never")
 SANDBOX = ("read_only", "workspace_write", "full_access")
@@ -66,6 +73,7 @@ class CommandActions:
             "continue": lambda _: submitter.submit(TurnContinue(self._id)),
             "queue": self._queue,
             "ps": lambda _: menus.background(),
+            "land": lambda _: self._land(),
             "go": lambda _: carry_out_plan(),
             "back": lambda _: menus.turns(),
             "unrevert": lambda _: submitter.submit(Unrevert(self._id)),
@@ -181,6 +189,32 @@ class CommandActions:
 
     def _archive(self) -> None:
         self._submitter.submit(SessionArchive(self._id), done=lambda _: self._state.leave())
+
+    def _land(self) -> None:
+        """Land the session's worktree; conflicts become a message that the user may send."""
+        state = self._state
+        if not state.snapshot.worktree:
+            state.say("this session works in no worktree")
+            return
+
+        def found(result: AnyResult | None) -> None:
+            assert isinstance(result, WorktreeListResult)
+            tree = worktree_around(result.worktrees, state.snapshot.workspace)
+            if tree is None:
+                state.say(f"the worktree {state.snapshot.worktree} is not there any more")
+            else:
+                self._submitter.submit(WorktreeLand(tree.id), done=landed, failed=failed)
+
+        def landed(result: AnyResult | None) -> None:
+            assert isinstance(result, WorktreeLanded)
+            state.say(f"landed: {landed_line(result)}")
+
+        def failed(error: TillerError) -> None:
+            if isinstance(error, RejectedError) and error.answer.code == "conflict":
+                state.editor.put_before(str(error.answer.data["task"]))
+            state.say(str(error))
+
+        self._submitter.submit(WorktreeList(state.snapshot.workspace), done=found)
 
     def _rename(self, title: str) -> None:
         if title:

@@ -31,6 +31,7 @@ COMMANDS = (
     Command("continue", "continue without a new message"),
     Command("queue", "queue TEXT, or change what is queued", "[TEXT]"),
     Command("ps", "list or end what runs in the background", yields=True),
+    Command("land", "bring the worktree's commits onto the branch that it came from", yields=True),
     Command("go", "let the agent that builds carry out the plan (Alt-G)", yields=True),
     Command("back", "revert to an earlier point, or fork from it"),
     Command("unrevert", "undo the last revert"),

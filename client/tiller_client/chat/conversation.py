@@ -17,7 +17,13 @@ from tiller_client.rendering.calls import background_lines
 from tiller_client.rendering.facts import Durations, Facts
 from tiller_client.rendering.items import answer_notes, item_lines
 from tiller_client.rendering.labels import as_shown, is_shown
-from tiller_client.rendering.lines import Reporter, revert_line, turn_end, turn_end_line
+from tiller_client.rendering.lines import (
+    Reporter,
+    completed_line,
+    revert_line,
+    turn_end,
+    turn_end_line,
+)
 from tiller_client.rendering.markdown import MarkdownStream
 from tiller_client.rendering.text import sanitized, seconds
 from tiller_client.rendering.wrap import sentence
@@ -96,6 +102,9 @@ class Conversation:
         plan = self._reporter.plan(self.snapshot.plan, self.look.theme, self.look.width)
         if any(entry.state != "completed" for entry in self.snapshot.plan):
             lines += self._apart(plan)
+        latest = next((mark for mark in reversed(self.snapshot.marks) if mark.step == 0), None)
+        if latest and latest.outcome == "completed" and not is_working(self.snapshot):
+            lines += self._apart([completed_line(latest, self.snapshot, self.look.theme)])
         self._is_live = True
         return lines
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from tiller_client.rendering.facts import Facts
-from tiller_client.rendering.labels import call_label, call_title, more_lines
+from tiller_client.rendering.labels import QUESTION, call_label, call_title, more_lines
 from tiller_client.rendering.layout import folded, indented, row_cells, safe_span
 from tiller_client.rendering.style import TAB_COLUMNS, Row, Span, Theme, safe
 from tiller_client.rendering.text import UNCUT, count, counted, cut, dollars, one_line, seconds
@@ -25,9 +25,6 @@ OUTPUT_LINES_SHOWN = 10
 
 The answer is there also if the session is opened later, without the request.
 """
-
-QUESTION = "question"
-"""The tool with which the model asks the user."""
 
 COMMAND_LINES_SHOWN = 5
 """Lines of output to show of other commands, both while they run and afterwards."""

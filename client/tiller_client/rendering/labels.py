@@ -1,6 +1,7 @@
 """Names items, calls, changes and inputs in one line; pure."""
 
 import re
+from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
@@ -25,7 +26,13 @@ from tiller_protocol.items import (
     Reasoning,
     ToolCall,
 )
-from tiller_protocol.snapshot import Snapshot, is_working
+from tiller_protocol.snapshot import Snapshot, is_working, plain
+from tiller_protocol.worktrees import WorktreeLanded, WorktreeSummary
+
+QUESTION = "question"
+"""The tool with which the model asks the user."""
+
+COMMIT_CHARS_SHOWN = 12
 
 HOOK_COLUMNS = 100
 """How much to show of a hook's text for the model."""
@@ -101,7 +108,7 @@ def call_title(call: ToolCall) -> str:
     known = cast("dict[str, Any]", arguments)
     for name in ARGUMENTS_SHOWN:
         if isinstance(value := known.get(name), str):
-            return one_line(value)
+            return one_line(plain(value) if call.name == QUESTION else value)
     return ""
 
 
@@ -146,6 +153,18 @@ def input_line(queued: QueuedInput) -> str:
     images = (f"{image.media_type}, {count(len(image.data))}B" for image in queued.images)
     labels = "".join(f" [{label}]" for label in (*queued.files, *images))
     return one_line(queued.text + labels)
+
+
+def worktree_around(trees: Sequence[WorktreeSummary], directory: str) -> WorktreeSummary | None:
+    """The worktree that contains a directory."""
+    present = (one for one in trees if one.state != "removed")
+    return next((one for one in present if f"{directory}/".startswith(f"{one.path}/")), None)
+
+
+def landed_line(landed: WorktreeLanded) -> str:
+    """Where the commits of a worktree are now."""
+    where = f", and updated {one_line(landed.checkout)}" if landed.checkout else ""
+    return f"{one_line(landed.onto)} is at {landed.commit[:COMMIT_CHARS_SHOWN]}{where}"
 
 
 def no_turn_began() -> str:

@@ -211,6 +211,16 @@ def turn_end(turn: Mark | None, theme: Theme, columns: int) -> Iterator[str]:
     yield theme.bad(f"■ {turn.outcome.replace('_', ' ')}")
 
 
+def completed_line(turn: Mark, snapshot: Snapshot, theme: Theme) -> str:
+    """What is left to say of a completed turn when its session is opened later."""
+    figures = [
+        context_line(snapshot),
+        branch_line(snapshot),
+        "" if turn.duration_s is None else seconds(turn.duration_s),
+    ]
+    return theme.good("■ completed") + theme.dim(_figures("", figures))
+
+
 def _figures(outcome: str, figures: list[str], columns: int = UNCUT) -> str:
     """The outcome and the figures, in lines broken between figures."""
     lines = [outcome]

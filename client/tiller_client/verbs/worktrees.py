@@ -11,6 +11,7 @@ from tiller_client.connecting.connection import DaemonConnection, connect
 from tiller_client.console import complain, print_json, say, stdout_theme, tell
 from tiller_client.errors import RejectedError, UsageError
 from tiller_client.program_name import program
+from tiller_client.rendering.labels import landed_line, worktree_around
 from tiller_client.rendering.text import below_home, cells, counted, one_line
 from tiller_protocol.answers import SessionListResult
 from tiller_protocol.sessions import SessionList
@@ -26,7 +27,6 @@ from tiller_protocol.worktrees import (
     WorktreeSummary,
 )
 
-COMMIT_CHARS_SHOWN = 12
 STATE_COLUMNS_MAX = 50
 """A longer text moves the rest of its line to the right."""
 
@@ -73,8 +73,7 @@ def _land(connection: DaemonConnection, arguments: Namespace) -> int:
     if arguments.json:
         print_json(landed)
         return 0
-    where = f", and updated {landed.checkout}" if landed.checkout else ""
-    tell(f"{landed.onto} is at {landed.commit[:COMMIT_CHARS_SHOWN]}{where}")
+    tell(landed_line(landed))
     if landed.submodules:
         names = " ".join(map(one_line, landed.submodules))
         tell(f"to bring submodules up to date: git -C {landed.checkout} submodule update {names}")
@@ -161,10 +160,8 @@ def _named(connection: DaemonConnection, name: str, *, removed: bool = False) ->
 
 
 def _around(connection: DaemonConnection) -> WorktreeSummary:
-    here = f"{Path.cwd()}/"
-    for one in _listed(connection, None):
-        if one.state != "removed" and here.startswith(f"{one.path}/"):
-            return one
+    if found := worktree_around(_listed(connection, None), str(Path.cwd())):
+        return found
     raise UsageError(f"this directory is in no worktree; name one of: {program()} worktree ls")
 
 

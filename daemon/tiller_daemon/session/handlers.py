@@ -326,7 +326,7 @@ def _run_user_command(
     snapshot = state.outbox.fold_pending()
     if place:
         snapshot = structs.replace(snapshot, workspace=place)
-    check_workspace(snapshot.workspace, snapshot.session_id)
+    check_workspace(snapshot.workspace, snapshot.session_id, snapshot.worktree)
     only_tool = TurnChoices(TurnOverrides(tools=(TOOL,)))
     frozen = freeze_context(state.services, snapshot, only_tool)
     run_command = partial(run_user_command, command, in_sandbox=bool(place))

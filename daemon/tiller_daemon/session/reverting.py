@@ -75,7 +75,7 @@ async def put_back(
         raise RejectionError("not_found", message)
     items = _items_after(snapshot, op) if isinstance(op, Revert) else snapshot.reverted[-1].items
     skipped = frozenset[str]() if isinstance(op, Revert) else {*snapshot.reverted[-1].conflicts}
-    check_workspace(snapshot.workspace, snapshot.session_id)
+    check_workspace(snapshot.workspace, snapshot.session_id, snapshot.worktree)
     # History can be reverted without its files.
     if snapshots is None:
         return RevertResult(partial=True)

@@ -1,5 +1,6 @@
 """The lines about events that are no items."""
 
+from support.event_bodies import CONTEXT
 from tiller_client.chat.conversation import Conversation
 from tiller_client.chat.terminal.look import Look
 from tiller_client.rendering.style import Theme
@@ -11,9 +12,10 @@ from tiller_protocol.events import (
     ItemStarted,
     PlanUpdated,
 )
-from tiller_protocol.ids import ItemId
-from tiller_protocol.items import AssistantMessage, PlanEntry, Reasoning
-from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.ids import CallId, ItemId
+from tiller_protocol.items import AssistantMessage, PlanEntry, Reasoning, Request, ToolCall
+from tiller_protocol.snapshot import Mark, Snapshot
+from tiller_protocol.turns import OpenTurn
 
 
 def test_of_a_plan_that_was_shown_only_what_changed_is_shown_again() -> None:
@@ -44,6 +46,34 @@ def test_a_session_that_is_opened_in_the_middle_of_a_plan_shows_the_plan() -> No
         "  ☑ read"
     ]
     assert opened(read)[1] == []  # a plan that is done is history
+
+
+def test_a_session_that_is_opened_after_a_turn_says_that_it_completed() -> None:
+    turn = Mark("t", 1, 0, outcome="completed", duration_s=1.5)
+    snapshot = Snapshot("s", marks=[turn], turns=1, branch="main")
+    conversation = Conversation(snapshot, Look(80, Theme("none")))
+    assert conversation.begin() == ["", "■ completed · main · 1.5 s"]
+    turn = Mark("t", 1, 0)
+    running = Snapshot("s", marks=[turn], turns=1, status="busy")
+    assert Conversation(running, Look(80, Theme("none"))).begin() == []
+
+
+def test_a_question_is_shown_with_its_answer_whenever_the_session_is_opened() -> None:
+    arguments = '{"text": "Keep `a`, **or** b?", "choices": ["a", "b"]}'
+    call = ToolCall(ItemId("c"), CallId("c"), "question", arguments, "completed", output="b")
+    snapshot = Snapshot("s", items=[call])
+    lines = Conversation(snapshot, Look(80, Theme("none"))).begin()
+    assert lines == ["", "● question Keep a, or b? ok", "    b"]
+
+
+def test_a_call_that_the_open_request_is_about_is_not_shown_a_second_time() -> None:
+    call = ToolCall(ItemId("c"), CallId("c"), "bash", '{"command": "make"}', "pending")
+    snapshot = Snapshot("s", items=[call], open_items=["c"], status="waiting")
+    snapshot.turn = OpenTurn("t", 0.0, CONTEXT)
+    conversation = Conversation(snapshot, Look(80, Theme("none")))
+    assert conversation.live(1.0) == ["", "○ bash make pending"]
+    snapshot.requests = [Request("r", "approval", "Run make", "c")]
+    assert conversation.live(1.0) == []
 
 
 def test_an_answer_streams_although_the_reasoning_before_it_is_completed_only_with_it() -> None:

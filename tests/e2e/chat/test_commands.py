@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from e2e.chat.test_chat import READY, newest
+from e2e.test_sandbox import DEFAULT, needs_sandbox
 from e2e.words import always, bash, calls, said_in, text, write
 from support.chat import ChatTerminal
 from support.daemon import Daemon
@@ -24,6 +25,22 @@ async def said(frontend: Frontend) -> list[str]:
     """The user's messages in the newest session."""
     items = (await frontend.snapshot((await newest(frontend)).session_id)).items
     return said_in(tuple(items))
+
+
+@needs_sandbox
+async def test_land_brings_the_commits_of_the_worktree_onto_its_branch(
+    opens: Opens, daemon: Daemon, workspace: Path
+) -> None:
+    daemon.configure(DEFAULT)
+    commit = "git add -A && git -c user.name=t -c user.email=t@example.invalid commit -qm One"
+    model = daemon.script(calls(write("one.txt", "1\n")), calls(bash(commit)), text("Done."))
+    chat = opens("--worktree", "try", "-m", model, "--approve", "always")
+    await chat.shows(READY)
+    chat.press("go\r")
+    await chat.shows("■ completed")
+    chat.press("/land\r")
+    await chat.sees("landed: master is at ")
+    assert (workspace / "one.txt").read_text() == "1\n"
 
 
 @pytest.mark.nightly

@@ -49,10 +49,11 @@ def input_data(op: UserInput) -> dict[str, Any]:
     return {"input": msgspec.to_builtins(op)}
 
 
-def check_workspace(workspace: str, session_id: str = "") -> None:
+def check_workspace(workspace: str, session_id: str = "", worktree: str = "") -> None:
     """Reject a workspace that is not an accessible directory.
 
-    For the workspace of a session, the message says how to name another one.
+    For the workspace of a session, the message says how to put back its worktree, or how to name
+    another place.
     """
     path = Path(workspace)
     if not path.is_absolute():
@@ -66,7 +67,9 @@ def check_workspace(workspace: str, session_id: str = "") -> None:
     else:
         problem = "can't be read: check its permissions"
     message = f"The workspace {workspace} {problem}."
-    if session_id:
+    if worktree:
+        message += f" If the worktree was removed, put it back: tiller worktree restore {worktree}"
+    elif session_id:
         message += f" If it has moved, name its new place: tiller set {session_id} workspace DIR"
     raise RejectionError("invalid_settings", message)
 

@@ -86,7 +86,7 @@ def _start_turn(
     pending: PendingSubmission,
 ) -> Started:
     snapshot = state.outbox.fold_pending()
-    check_workspace(snapshot.workspace, snapshot.session_id)
+    check_workspace(snapshot.workspace, snapshot.session_id, snapshot.worktree)
     sub_agent_run = pending.op.run if isinstance(pending.op, SubAgentPrompt) else None
     inherited = sub_agent_run.inherited if sub_agent_run else None
     frozen = freeze_context(state.services, snapshot, choices, inherited)
