@@ -17,10 +17,17 @@ from tiller_client.connecting import starting
 from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.connecting.daemons import LocalDaemon
 from tiller_client.connecting.runtime import lock_is_held
+from tiller_client.connecting.silence import waits_for
 from tiller_client.errors import NoAnswer, NoDaemon, NotPrivate, RejectedError, StartFailed
 from tiller_protocol.answers import Created, DaemonStatusResult
 from tiller_protocol.ops import DaemonStatus, Hello, SessionCreate
 from tiller_protocol.places import TOKEN_FILE, Places
+from tiller_protocol.worktrees import (
+    WorktreeChoice,
+    WorktreeLand,
+    WorktreeRemove,
+    WorktreeRestore,
+)
 
 
 def connect(places: Places) -> DaemonConnection:
@@ -257,6 +264,15 @@ def test_a_folder_named_like_the_daemon_in_the_workspace_is_not_run(tmp_path: Pa
     )
     assert sys.executable == starting.DAEMON_COMMAND[0]
     assert "owned" not in done.stdout
+
+
+def test_who_waits_for_a_worktree_is_told_that_and_not_that_the_daemon_may_hang(
+    places: Places,
+) -> None:
+    apart, plain = (SessionCreate("/w", worktree=one) for one in (WorktreeChoice("a"), None))
+    for op in (apart, WorktreeLand("a"), WorktreeRemove("a"), WorktreeRestore("a")):
+        assert "the worktree" in waits_for(op, places, "tiller")
+    assert "daemon restart" in waits_for(plain, places, "tiller")
 
 
 def test_a_search_for_a_model_is_said_at_once_and_any_other_wait_is_not(places: Places) -> None:

@@ -1,7 +1,10 @@
 """What `tiller worktree ls` says of a worktree."""
 
+from pathlib import Path
+
 import pytest
 
+from tiller_client.verbs import worktrees
 from tiller_client.verbs.worktrees import worktree_lines
 from tiller_protocol.worktrees import WorktreeSummary
 
@@ -31,3 +34,13 @@ def test_lines_are_in_columns_with_the_repository() -> None:
         "long-name  accounts  nothing to land     /x/long-name",
     ]
     assert worktree_lines([]) == []
+
+
+def test_a_place_is_below_home_and_loses_its_beginning_where_there_is_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = WorktreeSummary("1", "a", f"{Path.home()}/shop.worktrees/a", "/src/shop", "ready", "main")
+    start = "a → main  shop  nothing to land  "
+    assert worktree_lines([one]) == [f"{start}~/shop.worktrees/a"]
+    monkeypatch.setattr(worktrees, "stdout_columns", lambda: len(start) + 14)
+    assert worktree_lines([one]) == [f"{start}…p.worktrees/a"]

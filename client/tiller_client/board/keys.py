@@ -13,7 +13,7 @@ from tiller_client.board.sessions import GROUPS, Row
 from tiller_client.board.state import BoardState, Typing, View
 from tiller_client.chat.asking import Choice
 from tiller_client.chat.rows import explained_rows
-from tiller_client.rendering.requests import request_text
+from tiller_client.rendering.requests import request_text, title_line
 from tiller_client.rendering.style import Theme
 from tiller_client.rendering.text import cut, one_line
 from tiller_protocol.ops import Answer, Interrupt, SessionArchive, SessionMarkSeen, TurnContinue
@@ -300,7 +300,7 @@ def _give(state: BoardState, choice: Choice) -> Acts:
     state.refresh()
     state.choose_next_asking()
     answer = one_line(choice.label or choice.text)
-    done = f"answered “{answer}”: {cut(one_line(request.title), DONE_COLUMNS)}"
+    done = f"answered “{answer}”: {cut(one_line(title_line(request)), DONE_COLUMNS)}"
     op = Answer(request.id, choice.decision, choice.text)
     return [Submit(key.host, op, done, answers=request.id)]
 

@@ -6,10 +6,11 @@ Everything follows from the session's summary.
 from typing import Literal, NamedTuple, get_args
 
 from tiller_client.rendering.lines import state_word
+from tiller_client.rendering.requests import title_line
 from tiller_client.rendering.text import SHORT_ID_CHARS, counted, dollars, one_line
 from tiller_protocol.ids import made_at
 from tiller_protocol.items import Request
-from tiller_protocol.snapshot import SessionSummary, plain
+from tiller_protocol.snapshot import SessionSummary
 
 Group = Literal["needs_you", "working", "waiting", "done", "idle"]
 
@@ -129,9 +130,7 @@ def activity(row: Row) -> str:
     match row.group:
         case "needs_you":
             more = f" (and {len(row.requests) - 1} more)" if row.requests[1:] else ""
-            first = row.requests[0]
-            title = plain(first.title) if first.kind == "question" else first.title
-            return one_line(title) + more
+            return one_line(title_line(row.requests[0])) + more
         case "working":
             done = f"{session.plan_done}/{session.plan_size} · " if session.plan_size else ""
             return done + (one_line(session.doing) or one_line(session.last_line) or "working")

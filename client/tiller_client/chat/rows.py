@@ -10,10 +10,11 @@ from tiller_client.chat.asking import Asking, choices
 from tiller_client.rendering.labels import input_line
 from tiller_client.rendering.layout import text_rows
 from tiller_client.rendering.lines import fork_line
+from tiller_client.rendering.requests import title_line
 from tiller_client.rendering.style import Theme
 from tiller_client.rendering.text import cells, cut, one_line, pad, sanitized
 from tiller_protocol.items import Request
-from tiller_protocol.snapshot import QueuedInput, Snapshot, is_working
+from tiller_protocol.snapshot import QueuedInput, Snapshot, is_working, plain
 
 if TYPE_CHECKING:
     from prompt_toolkit.buffer import CompletionState
@@ -73,11 +74,13 @@ def answer_rows(
     asking: Asking, request: Request, others: int, how_to: str, width: int, theme: Theme
 ) -> list[str]:
     """The answers to a request; `others` is the number of other open requests."""
-    head = f"? {one_line(request.title)}" + (f"  (and {others} more)" if others else "")
+    head = f"? {one_line(title_line(request))}" + (f"  (and {others} more)" if others else "")
     rows = [theme.asking(cut(head, width))]
     for choice in choices(request):
         chosen = choice in (asking.chosen, asking.typing)
-        row = cut(f"{CHOSEN if chosen else ' '} {choice.key}  {one_line(choice.label)}", width)
+        row = cut(
+            f"{CHOSEN if chosen else ' '} {choice.key}  {one_line(plain(choice.label))}", width
+        )
         rows.append(theme.bold(cut(row, width - len(ENTER)) + ENTER) if chosen else row)
     rows.append(theme.dim(cut(f"  {how_to}", width)))
     return rows

@@ -11,8 +11,14 @@ from typing import ClassVar
 
 from tiller_client.connecting.runtime import daemon_pid
 from tiller_protocol.daemon import Backup
-from tiller_protocol.ops import AnyOp, Catalog, Revert, Unrevert
+from tiller_protocol.ops import AnyOp, Catalog, Revert, SessionCreate, Unrevert
 from tiller_protocol.places import Places
+from tiller_protocol.worktrees import (
+    WorktreeChoice,
+    WorktreeLand,
+    WorktreeRemove,
+    WorktreeRestore,
+)
 
 SAID_AFTER_S = 3.0
 """Silence after which the user is told: the daemon usually answers within milliseconds."""
@@ -75,6 +81,10 @@ def waits_for(op: AnyOp, places: Places, program: str) -> str:
             return "still waiting for providers to list their models"
         case Revert() | Unrevert():
             return _stopped(places) or "still putting files back"
+        case SessionCreate(worktree=WorktreeChoice()):
+            return _stopped(places) or "still making the worktree"
+        case WorktreeLand() | WorktreeRemove() | WorktreeRestore():
+            return _stopped(places) or "still at work on the worktree"
         case Backup():
             return _stopped(places) or "still writing the backup"
         case _:

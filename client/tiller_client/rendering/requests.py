@@ -29,6 +29,11 @@ ROWS_AT_ONCE = 20
 """Rows of a request that a terminal of 24 lines shows above the prompt."""
 
 
+def title_line(request: Request) -> str:
+    """The title of a request, without the marks of Markdown in a question of the model."""
+    return plain(request.title) if request.kind == "question" else request.title
+
+
 def request_block(request: Request, theme: Theme, width: int) -> str:
     """Render a whole request for a terminal that scrolls."""
     text = request_text(request, theme, width)

@@ -13,7 +13,7 @@ from tiller_client.connecting.runtime import chosen_remote
 from tiller_client.console import print_json, say, stdout_theme, stdout_width
 from tiller_client.errors import UsageError
 from tiller_client.following.typed import read_answer
-from tiller_client.rendering.requests import request_block
+from tiller_client.rendering.requests import request_block, title_line
 from tiller_client.rendering.text import age, cut, one_line
 from tiller_client.verbs.all_hosts import (
     Everywhere,
@@ -69,7 +69,7 @@ def run(arguments: Namespace) -> int:
 def _answer(connection: DaemonConnection, arguments: Namespace) -> None:
     """Answer a request, and print its title and session."""
     request_id, session, request = choose.open_request(connection, arguments.request)
-    title = one_line(request.title if request else "") or request_id
+    title = one_line(title_line(request) if request else "") or request_id
     done = f"{DONE[arguments.decision]}: {cut(title, TITLE_COLUMNS)}"
     text = arguments.text
     if request and arguments.decision == "answer":
@@ -77,7 +77,7 @@ def _answer(connection: DaemonConnection, arguments: Namespace) -> None:
         if isinstance(reply, str):
             raise UsageError(f"{one_line(text)!r} was not sent: {reply}")
         text = reply.text
-        done += f" {cut(one_line(text), TITLE_COLUMNS)}"
+        done += f" “{cut(one_line(text), TITLE_COLUMNS)}”"
     if session:
         remote = chosen_remote()
         done += f" ({choose.session_name(session)}{f' on {remote.host}' if remote else ''})"

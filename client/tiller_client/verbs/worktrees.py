@@ -8,11 +8,11 @@ from typing import Literal
 
 from tiller_client.command_line.prompt import read_workspace
 from tiller_client.connecting.connection import DaemonConnection, connect
-from tiller_client.console import complain, print_json, say, stdout_theme, tell
+from tiller_client.console import complain, print_json, say, stdout_columns, stdout_theme, tell
 from tiller_client.errors import RejectedError, UsageError
 from tiller_client.program_name import program
 from tiller_client.rendering.labels import landed_line, worktree_around
-from tiller_client.rendering.text import below_home, cells, counted, one_line
+from tiller_client.rendering.text import below_home, cells, counted, cut_beginning, one_line
 from tiller_protocol.answers import SessionListResult
 from tiller_protocol.sessions import SessionList
 from tiller_protocol.turns import UserInput
@@ -29,6 +29,8 @@ from tiller_protocol.worktrees import (
 
 STATE_COLUMNS_MAX = 50
 """A longer text moves the rest of its line to the right."""
+
+PLACE_COLUMNS_MIN = 12
 
 DAY_S = 86_400.0
 
@@ -166,22 +168,19 @@ def _around(connection: DaemonConnection) -> WorktreeSummary:
 
 
 def worktree_lines(trees: Sequence[WorktreeSummary]) -> list[str]:
-    """Lines in columns: name and base, repository, what is left to do, and place."""
-    theme = stdout_theme()
+    """Lines in columns: name and base, repository, what is left to do, and the end of the place."""
+    theme, width = stdout_theme(), stdout_columns()
     rows = [(_branches(one), _repository(one), _state(one)) for one in trees]
     columns = [min(STATE_COLUMNS_MAX, max(map(cells, one))) for one in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            (
-                *(
-                    text + " " * (width - cells(text))
-                    for text, width in zip(row, columns, strict=True)
-                ),
-                theme.dim(below_home(one_line(one.path))),
-            )
+    lines: list[str] = []
+    for one, row in zip(trees, rows, strict=True):
+        line = "  ".join(
+            text + " " * (column - cells(text)) for text, column in zip(row, columns, strict=True)
         )
-        for one, row in zip(trees, rows, strict=True)
-    ]
+        left = max(PLACE_COLUMNS_MIN, width - cells(line) - len("  "))
+        place = cut_beginning(below_home(one_line(one.path)), left)
+        lines.append(f"{line}  {theme.dim(place)}")
+    return lines
 
 
 def _branches(one: WorktreeSummary) -> str:
@@ -196,7 +195,7 @@ def _state(one: WorktreeSummary) -> str:
     """What is not landed or committed yet."""
     if one.kept_until is not None:
         days = round((one.kept_until - time.time()) / DAY_S)
-        return f"removed, kept for {days} days, {one.disk_bytes / 1e6:.1f} MB"
+        return f"removed, kept {days} days, {one.disk_bytes / 1e6:.1f} MB"
     if one.state == "missing":
         return "its directory is gone"
     parts = [f"{counted(one.ahead, 'commit')} to land"] if one.ahead else []
