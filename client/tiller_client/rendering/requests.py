@@ -85,12 +85,18 @@ def _whole_text(request: Request) -> str:
 
 
 def _heading(request: Request) -> str:
-    """The title, without a command that was cut there: the whole command is shown below."""
+    """The title, without a command that is not as it is there: it is shown whole below."""
     title = request.title.removesuffix("...")
-    if request.detail_kind != "command" or title == request.title:
+    if request.detail_kind != "command" or _is_in_title(request, request.detail):
         return request.title
     command = " ".join(request.detail.split())
-    starts = (at for at in range(len(title)) if command.startswith(title[at:]))
+    is_cut = title != request.title
+    starts = (
+        at
+        for at in range(len(title))
+        if f" {title}"[at] == " "
+        and (command.startswith(title[at:]) if is_cut else command == title[at:])
+    )
     about = title[: next(starts, 0)].rstrip(" :")
     return f"{about} a command" if about == "Run" else about or request.title
 

@@ -322,8 +322,14 @@ def test_what_is_in_the_title_already_is_not_said_twice() -> None:
         "r", "approval", "Run ls", subjects=("ls",), detail="ls", detail_kind="command"
     )
     assert request_block(request, PLAIN, 80) == "? Run ls"
-    two = structs.replace(request, title="Run ls; ls", detail="ls;\nls")
-    assert request_block(two, PLAIN, 80).splitlines() == ["? Run ls; ls", "    ls;", "    ls"]
+    for title, heading in (
+        ("Run ls; ls", "Run a command"),
+        ("Run with network access: ls; ls", "Run with network access"),
+    ):
+        two = structs.replace(request, title=title, detail="ls;\nls")
+        assert request_block(two, PLAIN, 80).splitlines() == [
+            f"? {heading}", "    ls;", "    ls"
+        ]  # fmt: skip
     for title, heading in (
         ("Run git commit...", "Run a command"),
         (
