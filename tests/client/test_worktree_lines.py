@@ -44,3 +44,5 @@ def test_a_place_is_below_home_and_loses_its_beginning_where_there_is_no_room(
     assert worktree_lines([one]) == [f"{start}~/shop.worktrees/a"]
     monkeypatch.setattr(worktrees, "stdout_columns", lambda: len(start) + 14)
     assert worktree_lines([one]) == [f"{start}…p.worktrees/a"]
+    monkeypatch.setattr(worktrees, "stdout_columns", lambda: len(start) + 11)
+    assert worktree_lines([one]) == [start.rstrip()]

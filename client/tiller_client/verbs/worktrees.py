@@ -31,6 +31,7 @@ STATE_COLUMNS_MAX = 50
 """A longer text moves the rest of its line to the right."""
 
 PLACE_COLUMNS_MIN = 12
+"""With less room, a place is left out; `worktree path` prints it."""
 
 DAY_S = 86_400.0
 
@@ -177,9 +178,9 @@ def worktree_lines(trees: Sequence[WorktreeSummary]) -> list[str]:
         line = "  ".join(
             text + " " * (column - cells(text)) for text, column in zip(row, columns, strict=True)
         )
-        left = max(PLACE_COLUMNS_MIN, width - cells(line) - len("  "))
+        left = width - cells(line) - len("  ")
         place = cut_beginning(below_home(one_line(one.path)), left)
-        lines.append(f"{line}  {theme.dim(place)}")
+        lines.append(f"{line}  {theme.dim(place)}" if left >= PLACE_COLUMNS_MIN else line.rstrip())
     return lines
 
 
