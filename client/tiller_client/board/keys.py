@@ -162,7 +162,7 @@ def _write(state: BoardState, row: Row) -> Acts:
 
 
 def _interrupt(state: BoardState, row: Row) -> Acts:
-    asked = f"{INTERRUPT} {row.name}"
+    asked = f"{INTERRUPT} {row.key.short}: {row.name}"  # titles may be the same
     if row.session.status == "idle":
         state.say(f"{row.name} runs no turn")
     elif state.said_before == one_line(asked):

@@ -12,7 +12,7 @@ from tiller_client.chat.submitting import Submitter
 from tiller_client.connecting.runtime import chosen_remote
 from tiller_client.rendering.labels import input_line
 from tiller_client.rendering.lines import files_changed, state_word
-from tiller_client.rendering.text import age, one_line
+from tiller_client.rendering.text import age, below_home, one_line
 from tiller_protocol.answers import AnyResult, SessionListResult
 from tiller_protocol.ops import (
     AnyOp,
@@ -23,8 +23,13 @@ from tiller_protocol.ops import (
     SessionConfigure,
     SessionList,
 )
-from tiller_protocol.sessions import SEARCH_LIMIT_MAX, SessionSearch, SessionSearchResult
-from tiller_protocol.snapshot import SessionSummary
+from tiller_protocol.sessions import (
+    SEARCH_LIMIT_MAX,
+    FoundSession,
+    SessionSearch,
+    SessionSearchResult,
+)
+from tiller_protocol.snapshot import SessionSummary, plain
 
 LISTED = 200
 """Number of sessions in the menu, most recently active first; a search finds the others, too."""
@@ -65,7 +70,7 @@ class Menus:
         else:
             assert isinstance(result, SessionListResult)
             title = "open a session"
-            entries = self._entries((one, one.workspace) for one in result.sessions)
+            entries = self._entries((one, below_home(one.workspace)) for one in result.sessions)
         if not entries:
             if self._state.menu is None:
                 words = " with these words" if self._words else ""
@@ -76,7 +81,7 @@ class Menus:
         self._state.choose(menu)
 
     def _found(self, result: SessionSearchResult) -> list[Entry]:
-        return self._entries((one.session, "".join(one.texts[0].pieces)) for one in result.found)
+        return self._entries((one.session, _where_and_what(one)) for one in result.found)
 
     def _entries(self, sessions: Iterable[tuple[SessionSummary, str]]) -> list[Entry]:
         """Make entries for sessions other than this one, each with a text about it."""
@@ -305,6 +310,13 @@ class Menus:
         if self._state.editor.is_empty:
             self._state.editor.put(prompt)
             self._state.changed()
+
+
+def _where_and_what(found: FoundSession) -> str:
+    """The worktree or directory of a session, and the text that was found in it."""
+    session = found.session
+    place = session.worktree or session.workspace.rpartition("/")[2]
+    return f"{place} · {plain(''.join(found.texts[0].pieces))}"
 
 
 def _state(session: SessionSummary) -> str:

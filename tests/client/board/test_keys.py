@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from support.boards import LONG, NOW, PUSH, board, drawn, pressed, read_all, session, shown
 from tiller_client.board.acts import Create, Do, Land, Open, Send, ShowDiff, Submit
@@ -43,6 +44,18 @@ def test_i_interrupts_only_if_it_is_pressed_twice_for_the_same_session() -> None
     assert pressed(state, "i", "down", "i", "up", "i") == []
     (act,) = pressed(state, "i")
     assert act.op == Interrupt(state.row.session.session_id if state.row else "")
+
+
+def test_a_second_i_never_interrupts_another_session_with_the_same_title() -> None:
+    one, other = (structs.replace(session(name, status="busy"), title="work") for name in "ab")
+    state = board(one, other)
+    assert state.row is not None
+    ended = state.row.session
+    pressed(state, "i")
+    state.take(News("", NOW, gone=(ended.session_id,)))
+    assert pressed(state, "i") == []
+    (act,) = pressed(state, "i")
+    assert act.op == Interrupt(state.row.session.session_id)
 
 
 def test_o_sends_what_waits_or_goes_on_with_a_turn_that_did_not_complete() -> None:

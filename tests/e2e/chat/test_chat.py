@@ -569,7 +569,10 @@ async def test_the_picker_of_sessions_finds_by_what_was_said_renames_and_archive
     assert (await frontend.snapshot(said)).title == "The flower"
     chat.press("heliotrope")
     await chat.until(
-        lambda: any("▸ The flower" in row and "a heliotrope" in row for row in chat.rows)
+        lambda: any(
+            "▸ The flower" in row and f"{workspace.name} · The answer is a heliotrope." in row
+            for row in chat.rows
+        )
     )
     chat.press("\x01")  # Ctrl-A
     await chat.shows("archived: The flower")
