@@ -177,6 +177,7 @@ def _go_on(state: BoardState, row: Row) -> Acts:
     if session.status != "idle":
         state.say(f"{row.name} runs a turn already")
     elif session.queued or session.last_outcome not in (None, "completed"):
+        _choose_near(state, row)
         return [Submit(row.key.host, TurnContinue(row.key.session_id), f"{row.name} goes on")]
     else:
         state.say(f"{row.name} has nothing to go on with; s writes a message")
@@ -202,13 +203,18 @@ def _mark_seen(state: BoardState, row: Row) -> Acts:
     if not row.session.unseen:
         state.say(f"{row.name} was seen already")
         return []
+    _choose_near(state, row)
+    op = SessionMarkSeen(row.key.session_id, until=row.session.head)
+    return [Submit(row.key.host, op, f"seen: {row.name}")]
+
+
+def _choose_near(state: BoardState, row: Row) -> None:
+    """Choose the next row of the group of one that is about to move to another group."""
     near = (at for at in (state.at + 1, state.at - 1) if 0 <= at < len(state.rows))
     for at in near:
         if state.rows[at].group == row.group:
-            state.choose(at)  # the row itself moves to another group
+            state.choose(at)
             break
-    op = SessionMarkSeen(row.key.session_id, until=row.session.head)
-    return [Submit(row.key.host, op, f"seen: {row.name}")]
 
 
 def _archive(state: BoardState, row: Row) -> Acts:

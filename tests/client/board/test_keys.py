@@ -92,11 +92,14 @@ def test_a_session_is_marked_as_seen_up_to_its_last_event() -> None:
     assert "read was seen already" in shown(state)
 
 
-def test_after_a_session_is_marked_as_seen_the_next_one_of_its_group_is_chosen() -> None:
-    ended = [session(name, unseen=True, last_outcome="completed") for name in ("one", "two")]
+@pytest.mark.parametrize("key", ["m", "o"])
+def test_after_a_session_is_marked_as_seen_or_goes_on_the_next_one_of_its_group_is_chosen(
+    key: str,
+) -> None:
+    ended = [session(name, unseen=True, last_outcome="failed") for name in ("one", "two")]
     state = board(*ended, session("old"))
     first = state.row
-    pressed(state, "m")
+    pressed(state, key)
     assert state.row is not None
     assert (state.row.group, state.row != first) == ("done", True)
 
