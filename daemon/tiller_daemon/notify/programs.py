@@ -54,7 +54,7 @@ class Command:
 
     async def show(self, message: Message, shown: str) -> str:  # noqa: ARG002 - can't replace
         """Run the command; see `delivery.Target`."""
-        await self._run(self._arguments, msgspec.json.encode(message))
+        await self._run(self._arguments, msgspec.json.encode(message) + b"\n")
         return ""
 
     async def withdraw(self, shown: str) -> None:
