@@ -193,6 +193,7 @@ def _land(state: BoardState, row: Row) -> Acts:
     if not row.session.worktree:
         state.say(f"{row.name} works in no worktree")
     elif state.said_before == one_line(asked):
+        state.say(f"landing {row.session.worktree} …")  # a check may take minutes
         return [Land(row)]
     else:
         state.say(asked)

@@ -214,6 +214,7 @@ class CommandActions:
                 state.editor.put_before(str(error.answer.data["task"]))
             state.say(str(error))
 
+        state.say(f"landing {state.snapshot.worktree} …")  # a check may take minutes
         self._submitter.submit(WorktreeList(state.snapshot.workspace), done=found)
 
     def _rename(self, title: str) -> None:

@@ -79,6 +79,7 @@ def test_l_lands_a_worktree_only_if_it_is_pressed_twice() -> None:
     state = board(session("apart", worktree="apart"))
     assert pressed(state, "l", "d", "l")[1:] == []
     assert pressed(state, "l") == [Land(state.rows[0])]
+    assert "landing apart …" in shown(state)
     state = board(ENDED)
     assert pressed(state, "l", "l") == []
     assert "works in no worktree" in shown(state)
