@@ -35,17 +35,21 @@ from tiller_client.connecting.runtime import my_places
 from tiller_client.connecting.silence import Silence
 from tiller_client.console import say
 from tiller_client.errors import RejectedError, StartedOver, TillerError
+from tiller_client.following.catchup import leaving
 from tiller_client.program_name import program
 from tiller_client.rendering.blocks import parser
 from tiller_client.rendering.lines import model_problem
 from tiller_client.rendering.text import SHORT_ID_CHARS, one_line
-from tiller_protocol.answers import CatalogResult
+from tiller_protocol.answers import CatalogResult, ReplayResult
 from tiller_protocol.events import Event, ItemDelta, RequestOpened, RequestResolved, TurnEnded
 from tiller_protocol.ops import Catalog, SessionDelete, SessionMarkSeen
 from tiller_protocol.sessions import InputHistory, InputHistoryResult
 
 NAME = "tiller chat"
 """The name of this frontend."""
+
+LEAVING_S_MAX = 0.5
+"""How long the user may wait for a daemon to be told that this chat has left."""
 
 TICK_S = 0.25
 """Time between two frames during a turn, so that its clocks advance."""
@@ -330,6 +334,18 @@ async def delete_if_empty(client: Client, session_id: str) -> None:
     await client.in_thread(delete)
 
 
+async def tell_leaving(client: Client, session_id: str) -> None:
+    """Tell other frontends that this one has left, unless the daemon is gone or takes long."""
+
+    def tell() -> None:
+        pool = client.blocking.pool
+        with contextlib.suppress(TillerError), pool.connect(only_crashed=True) as connection:
+            connection.look(leaving(session_id), ReplayResult)
+
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(client.in_thread(tell), LEAVING_S_MAX)
+
+
 async def run_chat(opening: Opening, typed: bytes, *, is_new: bool = False) -> int:
     """Show sessions, one after another, until the user leaves; `typed` are the first keys.
 
@@ -348,6 +364,7 @@ async def run_chat(opening: Opening, typed: bytes, *, is_new: bool = False) -> i
                 say(f"{turn}to return: {program()} chat {chat.state.session_id[-SHORT_ID_CHARS:]}")
                 if worktree := one_line(chat.state.snapshot.worktree):
                     say(f"to land its commits: {program()} worktree land {worktree}")
+                await tell_leaving(client, chat.state.session_id)
             if chat.state.next_session is None:
                 return 0
             is_new = False

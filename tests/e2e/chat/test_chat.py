@@ -20,10 +20,10 @@ from support.tmux import TMUX, TmuxChat
 from tiller_client.chat.rows import PROMPT
 from tiller_client.connecting.runtime import lock_holder
 from tiller_daemon.models.scripted import Failure, ScriptStep
-from tiller_protocol.answers import SessionListResult
+from tiller_protocol.answers import ReplayResult, SessionListResult
 from tiller_protocol.events import SessionSeen
 from tiller_protocol.items import UserMessage
-from tiller_protocol.ops import Answer, Revert, SessionList
+from tiller_protocol.ops import Answer, Replay, Revert, SessionList
 from tiller_protocol.snapshot import SessionSummary
 
 Opens = Callable[..., ChatTerminal]
@@ -489,9 +489,23 @@ async def test_frontends_see_each_other_come_and_go(
     await two.shows(READY, "also: tiller chat")
     two.press("\x04")
     assert await two.end() == 0
-    # Without a restart, the lease would have to expire first, which `test_followers` covers.
-    daemon.restart()
     await one.until(lambda: "also: tiller chat" not in one.text)
+
+
+async def test_a_chat_that_was_left_is_not_named_to_the_next_one(
+    opens: Opens, daemon: Daemon, frontend: Frontend
+) -> None:
+    chat = opens("-m", daemon.script(always("Read.")))
+    await chat.shows(READY)
+    await write_each(chat, "go")
+    asks = Replay((await newest(frontend)).session_id, follower="another one")
+    before = await frontend.must(asks)
+    chat.press("\x04")
+    assert await chat.end() == 0
+    after = await frontend.must(asks)
+    assert isinstance(before, ReplayResult)
+    assert isinstance(after, ReplayResult)
+    assert (before.followers, after.followers) == (("tiller chat",), ())
 
 
 async def test_what_is_typed_while_the_chat_starts_is_sent_once_and_whole(
