@@ -14,7 +14,14 @@ from support.frontend import TIMEOUT_S, Frontend
 from support.terminal import TILLER
 from tiller_daemon.models.scripted import CallPart, ScriptStep
 from tiller_protocol.answers import Created, Rejected, SessionListResult
-from tiller_protocol.ops import Answer, Interrupt, SessionCreate, SessionList, UserInput
+from tiller_protocol.ops import (
+    Answer,
+    Interrupt,
+    SessionCreate,
+    SessionFork,
+    SessionList,
+    UserInput,
+)
 from tiller_protocol.sessions import SessionSearch, SessionSearchResult
 from tiller_protocol.settings import Settings, TurnOverrides
 from tiller_protocol.worktrees import (
@@ -102,6 +109,17 @@ async def test_a_session_works_on_a_branch_in_a_worktree_of_its_own(
     assert [one.session.session_id for one in searched.found] == [session_id]
     assert git(workspace, "log", "-1", "--format=%s", "feature") == "Work"
     assert git(workspace, "status", "--porcelain") == ""
+
+
+async def test_a_fork_of_a_session_in_a_worktree_works_there_too(
+    frontend: Frontend, workspace: Path
+) -> None:
+    session_id = await in_worktree(frontend, workspace, "forked", text("hi"))
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    fork = await frontend.must(SessionFork(session_id))
+    assert isinstance(fork, Created)
+    assert (await frontend.snapshot(fork.session_id)).worktree == "forked"
 
 
 async def test_a_worktree_with_the_same_name_is_used_again(

@@ -247,7 +247,10 @@ class Supervisor:
             raise RejectionError("not_found", message)
         shared = await load_snapshot(self._services.log, op.session_id, at)
         # Even an early part of the history goes on where the workspace is now.
-        created = SessionCreated(now.workspace, shared.settings, op.session_id, at)
+        worktree = self._worktree(now.workspace)
+        created = SessionCreated(
+            now.workspace, shared.settings, op.session_id, at, worktree=worktree
+        )
         return await self._begin(pending, fork_base(shared, self._services.new_id()), created)
 
     async def _begin(
