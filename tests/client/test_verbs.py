@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from support.each import each
 from support.event_bodies import CONTEXT, Tiller, ended, started, text_item, tool_call
 from support.fake_daemon import TURN, FakeDaemon, Refusal
+from support.terminal import Terminal
 from tiller_client.__main__ import main
 from tiller_client.command_line.arguments import parse
 from tiller_client.rendering.style import Theme
@@ -327,6 +328,10 @@ def test_requests_shows_what_to_answer(daemon: FakeDaemon, tiller: Tiller) -> No
     assert re.search(rf"{REQUEST.id}  \d+ d  session {SESSION[-8:]} “", out)
     assert "bash: ls" in out
     assert tiller("requests", OTHER)[1] == "there are no open requests\n"
+    assert "to answer" not in out
+    terminal = Terminal("requests")
+    terminal.wait_for("to answer: tiller answer ID y, a, h, n")
+    assert terminal.end() == 0
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ from tiller_client.command_line import choose
 from tiller_client.connecting.connection import DaemonConnection, connect
 from tiller_client.connecting.hosts import Host
 from tiller_client.connecting.runtime import chosen_remote
-from tiller_client.console import print_json, say, stdout_theme, stdout_width
+from tiller_client.console import is_piped, print_json, say, stdout_theme, stdout_width
 from tiller_client.errors import UsageError
 from tiller_client.following.typed import read_answer
+from tiller_client.program_name import program
 from tiller_client.rendering.requests import request_block, title_line
 from tiller_client.rendering.text import age, cut, one_line
 from tiller_client.verbs.all_hosts import (
@@ -98,6 +99,8 @@ def _list(connection: DaemonConnection, arguments: Namespace) -> None:
         _print("", session, request, arguments)
     if not found and not arguments.json:
         say("there are no open requests")
+    elif not arguments.json and not is_piped():
+        say(stdout_theme().dim(f"to answer: {program()} answer ID y, a, h, n, or answer TEXT"))
 
 
 def _list_everywhere(hosts: Sequence[Host], arguments: Namespace) -> int:
