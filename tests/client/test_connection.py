@@ -25,6 +25,7 @@ from tiller_protocol.places import TOKEN_FILE, Places
 from tiller_protocol.worktrees import (
     WorktreeChoice,
     WorktreeLand,
+    WorktreeList,
     WorktreeRemove,
     WorktreeRestore,
 )
@@ -269,8 +270,9 @@ def test_a_folder_named_like_the_daemon_in_the_workspace_is_not_run(tmp_path: Pa
 def test_who_waits_for_a_worktree_is_told_that_and_not_that_the_daemon_may_hang(
     places: Places,
 ) -> None:
+    kinds = WorktreeLand, WorktreeRemove, WorktreeRestore
     apart, plain = (SessionCreate("/w", worktree=one) for one in (WorktreeChoice("a"), None))
-    for op in (apart, WorktreeLand("a"), WorktreeRemove("a"), WorktreeRestore("a")):
+    for op in (apart, WorktreeList(), *(kind("a") for kind in kinds)):
         assert "the worktree" in waits_for(op, places, "tiller")
     assert "daemon restart" in waits_for(plain, places, "tiller")
 

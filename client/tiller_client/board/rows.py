@@ -182,9 +182,9 @@ def listed_rows(
         return _part(state, counts, 0, state.at, now, (width, height), theme)
     first: dict[Group, int] = {"needs_you": counts.pop("needs_you")}
     above, _ = _part(state, first, 0, 0, now, (width, kept + 1), theme)
-    room = height - len(above)
+    room = height - len(above) - 1
     below, line = _part(state, counts, asking, state.at, now, (width, room), theme)
-    return [*above, *below], len(above) + line
+    return [*above, "", *below], len(above) + 1 + line
 
 
 def _lines_of(counts: Mapping[Group, int]) -> int:

@@ -16,6 +16,7 @@ from tiller_protocol.places import Places
 from tiller_protocol.worktrees import (
     WorktreeChoice,
     WorktreeLand,
+    WorktreeList,
     WorktreeRemove,
     WorktreeRestore,
 )
@@ -83,6 +84,8 @@ def waits_for(op: AnyOp, places: Places, program: str) -> str:
             return _stopped(places) or "still putting files back"
         case SessionCreate(worktree=WorktreeChoice()):
             return _stopped(places) or "still making the worktree"
+        case WorktreeList():
+            return _stopped(places) or "still looking at the worktrees"
         case WorktreeLand() | WorktreeRemove() | WorktreeRestore():
             return _stopped(places) or "still at work on the worktree"
         case Backup():
