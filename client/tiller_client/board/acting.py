@@ -170,7 +170,7 @@ class Actor:
         """Land a session's worktree; conflicts become a message that the user may send."""
         state, host = self._state, row.key.host
         try:
-            found = await self._op(host, WorktreeList(row.session.workspace))
+            found = await self._op(host, WorktreeList(row.session.workspace, row.session.worktree))
             assert isinstance(found, WorktreeListResult)
             tree = worktree_around(found.worktrees, row.session.workspace)
             if tree is None:

@@ -193,15 +193,16 @@ class CommandActions:
     def _land(self) -> None:
         """Land the session's worktree; conflicts become a message that the user may send."""
         state = self._state
-        if not state.snapshot.worktree:
+        name, workspace = state.snapshot.worktree, state.snapshot.workspace
+        if not name:
             state.say("this session works in no worktree")
             return
 
         def found(result: AnyResult | None) -> None:
             assert isinstance(result, WorktreeListResult)
-            tree = worktree_around(result.worktrees, state.snapshot.workspace)
+            tree = worktree_around(result.worktrees, workspace)
             if tree is None:
-                state.say(f"the worktree {state.snapshot.worktree} is not there any more")
+                state.say(f"the worktree {one_line(name)} is not there any more")
             else:
                 self._submitter.submit(WorktreeLand(tree.id), done=landed, failed=failed)
 
@@ -214,8 +215,8 @@ class CommandActions:
                 state.editor.put_before(str(error.answer.data["task"]))
             state.say(str(error))
 
-        state.say(f"landing {state.snapshot.worktree} …")  # a check may take minutes
-        self._submitter.submit(WorktreeList(state.snapshot.workspace), done=found)
+        state.say(f"landing {one_line(name)} …")  # a check may take minutes
+        self._submitter.submit(WorktreeList(workspace, name), done=found)
 
     def _rename(self, title: str) -> None:
         if title:

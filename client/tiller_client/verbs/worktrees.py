@@ -135,8 +135,10 @@ def _tell_what_waits(connection: DaemonConnection, one: WorktreeSummary) -> None
         tell(f"{counted(waiting, 'message')} still {verb} for its session, until it is restored")
 
 
-def _listed(connection: DaemonConnection, workspace: str | None) -> Sequence[WorktreeSummary]:
-    return connection.ask(WorktreeList(workspace), WorktreeListResult).worktrees
+def _listed(
+    connection: DaemonConnection, workspace: str | None, name: str = ""
+) -> Sequence[WorktreeSummary]:
+    return connection.ask(WorktreeList(workspace, name), WorktreeListResult).worktrees
 
 
 def _named(connection: DaemonConnection, name: str, *, removed: bool = False) -> WorktreeSummary:
@@ -146,7 +148,9 @@ def _named(connection: DaemonConnection, name: str, *, removed: bool = False) ->
     """
     if not name:
         return _around(connection)
-    everything = [one for one in _listed(connection, None) if one.name == name or one.id == name]
+    # To look at all worktrees takes long if there are many.
+    everything: Sequence[WorktreeSummary] = _listed(connection, None, name)
+    everything = everything or [one for one in _listed(connection, None) if one.id == name]
     found = [one for one in everything if (one.state == "removed") == removed]
     here = str(Path.cwd())
     near = [one for one in found if f"{here}/".startswith((f"{one.checkout}/", f"{one.path}/"))]
