@@ -141,7 +141,9 @@ def test_every_change_names_what_it_changed(daemon: FakeDaemon, tiller: Tiller) 
     out = tiller("revert", "last")[1]
     assert f"went back to the point before turn {TURN} “Repair the till” of {name}" in out
     assert tiller("queue", "last", "--remove", "one1")[1].startswith("dropped 01K0QUEUED")
-    assert tiller("interrupt", "last")[1] == f"interrupted {HERE}\n"
+    status, out, err = tiller("interrupt", "last")
+    assert (status, out) == (0, f"interrupted {HERE}\n")
+    assert f"1 input waits; continue with: tiller resume {HERE}" in " ".join(err.split())
     assert f"deleted {name}" in tiller("rm", "--yes", "last")[1]
     ops = {type(op): op for op in daemon.seen.values()}
     assert ops[Revert] == Revert(HERE, TURN)

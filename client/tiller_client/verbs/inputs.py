@@ -18,6 +18,7 @@ from tiller_protocol.answers import AnyResult, Queued, Started, Steered
 from tiller_protocol.items import QueuedInput
 from tiller_protocol.ops import Interrupt, QueueEdit, UserInput
 from tiller_protocol.settings import TurnOverrides
+from tiller_protocol.snapshot import Snapshot
 
 NOTHING_TO_STEER = (
     "no turn is running in this session, so there is nothing to steer; start one with: tiller send"
@@ -66,6 +67,8 @@ def run(arguments: Namespace) -> int:
                 op = Interrupt(session_id, arguments.turn, arguments.background)
                 what = arguments.background or session_id
                 submit(connection, op, json=arguments.json, done=f"interrupted {what}")
+                if not (arguments.json or arguments.background):
+                    _tell_what_waits(read_snapshot(connection.ask, session_id))
             case "queue":
                 _queue(connection, session_id, arguments)
             case verb:
@@ -148,7 +151,13 @@ def _queue(connection: DaemonConnection, session_id: str, arguments: Namespace) 
     if not queue:
         say("nothing is queued")
     elif snapshot.turn is None:
-        complain(waiting_line(len(queue), f"{program()} resume {session_id}"))
+        _tell_what_waits(snapshot)
+
+
+def _tell_what_waits(snapshot: Snapshot) -> None:
+    """Say how to go on with queued inputs that no turn takes."""
+    if snapshot.queue:
+        complain(waiting_line(len(snapshot.queue), f"{program()} resume {snapshot.session_id}"))
 
 
 def _queue_edit(
