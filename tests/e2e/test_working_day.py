@@ -131,7 +131,7 @@ async def test_the_number_of_a_choice_is_an_answer_also_from_elsewhere(
     refused = tiller("answer", request_id, "answer", "3")
     assert refused.err == "tiller: '3' was not sent: type a number from 1 to 2, or text\n"
     assert refused.status == 2
-    assert tiller("answer", request_id, "answer", "2").out.startswith("answered: Which? green (")
+    assert tiller("answer", request_id, "answer", "2").out.startswith("answered: Which? “green” (")
     await terminal.shows("answered by tiller answer: green", "Good.")
     assert await terminal.end() == 0
 

@@ -153,6 +153,8 @@ class Broker:
             )
         if self._problem:
             return UsageError(f"{_shown(self._settings)} refuses: {self._problem}")
+        if self.nc.is_closed:
+            return self._closing()
         if isinstance(error, APIError):
             return TillerError(f"{_shown(self._settings)} refuses: {error.description}")
         return LinkLost(f"{_shown(self._settings)} does not answer: {str(error) or 'timeout'}")
@@ -167,7 +169,11 @@ class Broker:
         They do so when a credential expires.
         """
         await self._closed.wait()
-        raise _not_connected(self._settings, str(self.nc.last_error or "the connection was closed"))
+        raise self._closing()
+
+    def _closing(self) -> TillerError:
+        reason = str(self.nc.last_error or "the connection was closed")
+        return _not_connected(self._settings, reason)
 
     async def request(self, host: str, subject: str, data: bytes) -> bytes:
         """Send a request to a host and return its answer, however long that takes.
