@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from e2e.words import bash, calls, text
+from support.far_homes import end_link
 from support.fleet import Host, fleet_of, git, repository, wait_until
+from tiller_client.connecting.runtime import daemon_pid
 from tiller_daemon.models.scripted import ScriptStep
 
 LATE_S = 90.0
@@ -129,6 +131,10 @@ def test_a_stopped_daemon_stays_stopped_and_its_host_takes_no_tasks(
     (task,) = host.run("Go", origin, "--model", playing(host, text("Done.")))
     wait_until(lambda: "no daemon is running" in host.tiller("fleet", "ls").stdout)
     assert host.tasks()[task]["state"] == "queued"
+    asked = host.tiller("--host", f"fleet:{host.name}", "ls")
+    end_link(host.name, host.daemon.places)
+    assert f"no daemon is running on {host.name}" in asked.stderr
+    assert daemon_pid(host.daemon.places) is None
     assert host.daemon.kill9() == 0  # it had ended by itself
     host.daemon.start()
     assert host.ended(task)["state"] == "done"

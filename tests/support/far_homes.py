@@ -17,6 +17,13 @@ TIMEOUT_S = 45.0
 Done = subprocess.CompletedProcess[str]
 
 
+def end_link(host: str, local: Places) -> None:
+    """Kill the link to a host of the fleet that this home has, if it has one."""
+    if pid := lock_holder(FleetDaemon(f"fleet:{host}", local).places.runtime):
+        os.kill(pid, signal.SIGKILL)
+        gone(pid, timeout_s=TIMEOUT_S)
+
+
 class FarHome:
     """A user's home with a table `[fleet]`, and the host `box` in `[hosts]`; a context manager."""
 
@@ -57,9 +64,7 @@ class FarHome:
 
     def end_link(self) -> None:
         """Kill the link to `box`, if there is one."""
-        if pid := self.link:
-            os.kill(pid, signal.SIGKILL)
-            gone(pid, timeout_s=TIMEOUT_S)
+        end_link("box", self._local)
 
     def start(self, *words: str) -> "subprocess.Popen[str]":
         """Start `tiller` with these words."""
