@@ -24,6 +24,14 @@ HERE = ("schema", "completions", "demo")
 STATUS_BROKEN_PIPE = 128 + signal.SIGPIPE
 
 
+def program() -> None:
+    """Run one verb from `sys.argv`, and exit with its status."""
+    try:
+        sys.exit(main())
+    finally:
+        gc.freeze()  # else the interpreter's end looks for garbage, for a tenth of a verb's time
+
+
 def main(command_line: Sequence[str] | None = None) -> int:
     """Run one verb, by default from `sys.argv`, and return the exit status.
 
@@ -195,4 +203,4 @@ def _report_bug(error: Exception) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program()

@@ -18,8 +18,8 @@ from tiller_daemon.files.paths import Location, PathProblem, locate
 from tiller_daemon.files.whole_files import read_whole, state_of
 
 SIZES = (1, 3)
-STEPS = {"kill": 7, "fails once": 7, "full from then on": 7, "half a write": 1}
-"""Every seventh call is enough here; `scripts/soak/edits.py` takes all."""
+STEPS = {"kill": 17, "fails once": 17, "full from then on": 17, "half a write": 1}
+"""Every 17th call is enough here; `scripts/soak/edits.py` takes all."""
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -33,8 +33,8 @@ def test_a_fault_at_any_system_call_leaves_all_files_old_or_all_new(tmp_path, fa
     ]
     assert [one for one in left if one[2].complaints] == []
     trees = [one.tree for _, _, one in left]
-    assert trees.count("old") > 5
-    assert trees.count("new") > 5 or fault in ("full from then on", "half a write")
+    assert "old" in trees
+    assert "new" in trees or fault in ("full from then on", "half a write")
 
 
 @pytest.fixture

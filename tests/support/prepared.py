@@ -150,7 +150,10 @@ def main() -> None:
     os.environ.update(variables)
     sys.argv[:] = [str(Path(__file__))]
     isolate()
-    sys.exit(run([]))
+    status = run([])
+    atexit._run_exitfuncs()  # coverage, if it is measured
+    # The interpreter's own end would touch, and so copy, most of the memory that is shared.
+    os._exit(status)
 
 
 if __name__ == "__main__":

@@ -226,16 +226,18 @@ def closed_system_files() -> Iterator[Path]:
     if os.geteuid() != 0:
         return  # Without root's rights the kernel protects these files.
     for folder, names, files in os.walk("/etc"):
-        closed = [name for name in (*names, *files) if _is_closed(Path(folder, name))]
+        closed = [name for name in (*names, *files) if _is_closed(f"{folder}/{name}")]
         names[:] = [name for name in names if name not in closed]
         yield from (Path(folder, name) for name in closed)
 
 
-def _is_closed(path: Path) -> bool:
-    """Whether a directory or regular file may not be read by everyone."""
-    if path.is_symlink() or not (path.is_dir() or path.is_file()):
+def _is_closed(path: str) -> bool:
+    """Whether this is a directory or regular file that not everyone may read."""
+    try:
+        mode = os.lstat(path).st_mode  # one look at each of thousands of files
+    except FileNotFoundError:
         return False
-    return not path.stat().st_mode & stat.S_IROTH
+    return (stat.S_ISDIR(mode) or stat.S_ISREG(mode)) and not mode & stat.S_IROTH
 
 
 def existing(paths: Iterable[Path]) -> Iterator[Path]:
