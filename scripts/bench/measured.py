@@ -119,7 +119,9 @@ class Daemon:
 
     def __init__(self, home: Path, url: str) -> None:
         home_variables = {"TILLER_HOME": str(home), "HOME": str(home)}
-        self.variables = {**os.environ, **home_variables, **self.shared_variables}
+        # With a variable for Python, the daemon would start its interpreter twice.
+        own = {name: os.environ[name] for name in os.environ if not name.startswith("PYTHON")}
+        self.variables = {**own, **home_variables, **self.shared_variables}
         self.places: Places = find_places(self.variables, sys.platform, os.getuid())
         self.workspace = home / "workspace"
         self.workspace.mkdir(parents=True)
