@@ -5,6 +5,7 @@ on this machine are searched for only if no configuration, account or key gives 
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from tiller_daemon.models.catalog.listing import Listing
 from tiller_daemon.models.catalog.local_servers import list_local_servers
 from tiller_daemon.models.http.reading_pace import ReadingPace
 from tiller_daemon.models.images import AcceptedInput, LimitedModel
-from tiller_daemon.models.provider import DEFAULT_PROVIDERS, ActiveProvider
+from tiller_daemon.models.provider import DEFAULT_PROVIDERS, ActiveProvider, DefaultProvider
 from tiller_daemon.models.recording import RecordingModel
 from tiller_daemon.models.redacted import RedactedModel
 from tiller_daemon.processes.environment import is_secret_header
@@ -267,15 +268,23 @@ class Providers:
             for one in self.accounts.summaries()
             if one.state == "signed_in" and one.model and not self._is_taken(one.name)
         )  # fmt: skip
-        well_known = (
-            ProviderOffer(one.provider, one.api, one.base_url, (one.model,), one.variable)
-            for one in (default.chosen_by(self._environ) for default in DEFAULT_PROVIDERS)
-        )
+        well_known = [await self._offer(one) for one in DEFAULT_PROVIDERS]
         servers = await list_local_servers()
         found = (
             ProviderOffer(one.name, "openai_chat", one.base_url, one.models) for one in servers
         )
         return (*accounts, *well_known, *found)
+
+    async def _offer(self, default: DefaultProvider) -> ProviderOffer:
+        """Offer a well-known provider; the user's gateway for it may have other models."""
+        one = default.chosen_by(self._environ)
+        models: tuple[str, ...] = (one.model,)
+        active = self._active.get(one.provider)
+        if one != default and active and active.base_url == one.base_url and not active.problem:
+            with suppress(ModelError):
+                listed = await self._catalog.listing(one.provider, one.base_url)
+                models = models if one.model in listed else tuple(listed) or models
+        return ProviderOffer(one.provider, one.api, one.base_url, models, one.variable)
 
     async def _list(self, provider_name: str) -> Listing:
         provider = self._active.get(provider_name)

@@ -238,6 +238,22 @@ async def test_a_gateways_key_goes_to_the_gateway(
     assert written["base_url"] == used
 
 
+@pytest.mark.parametrize(
+    ("listed", "chosen"),
+    [(["house", "other"], "house"), (["house", "gpt-5"], "gpt-5"), ([], "gpt-5")],
+)
+async def test_a_gateway_without_the_usual_model_gives_one_that_it_has(
+    ports: None, home: Daemon, listed: list[str], chosen: str
+) -> None:
+    async with serving(said("ready")) as gateway:
+        gateway.listing = {"data": [{"id": one} for one in listed]}
+        variables = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": gateway.base_url}
+        done = await tiller(home, "init", "--yes", "--no-try", "--json", **variables)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["model"] == f"openai/{chosen}"
+    assert tomllib.loads(path(home).read_text())["model"] == f"openai/{chosen}"
+
+
 async def test_a_daemon_without_the_key_is_named_instead_of_a_trial(
     new_daemon: Callable[..., Daemon],
 ) -> None:
