@@ -255,6 +255,7 @@ async def test_what_wanted_to_write_outside_the_workspace_asks_once_to_run_outsi
     await frontend.must(Answer(request.id, "once"))
     await frontend.turn_ended(session_id)
     assert len(asked(frontend, session_id)) == 1 + needs_bash
+    assert "ran again outside" in frontend.completed_calls(session_id)[0].output
     assert read(hidden / "new")
 
 

@@ -17,9 +17,10 @@ from tiller_daemon.models.scripted import (
     ScriptStep,
     TextPart,
 )
+from tiller_daemon.session.actor import SUBMISSIONS_WAITING_MAX
 from tiller_daemon.turn.compaction import COMPACTION_S_MAX, FAILURES_MAX
 from tiller_daemon.turn.tokens import PRUNED_OUTPUT
-from tiller_protocol.answers import Started, Steered
+from tiller_protocol.answers import Rejected, Started, Steered
 from tiller_protocol.events import (
     HistoryCompacted,
     StatusChanged,
@@ -222,6 +223,28 @@ async def test_compact_is_a_turn_that_can_be_interrupted_and_not_steered(autojum
     assert isinstance(answers[0], Started)
     await world.ended(session_id, 3)
     assert compactions(world, session_id) == []
+
+
+async def test_each_of_too_many_messages_during_a_compaction_is_answered(autojump_clock, narrow):
+    world, session_id = await narrow(
+        text("w" * 20_000), text("after"), summary=ScriptStep(parts=(HangPart(),))
+    )
+    await world.say(session_id, "go")
+    await world.ended(session_id)
+    await world.must(Compact(session_id))
+    codes: list[str] = []
+
+    async def say(number: int) -> None:
+        answer = await world.ask(UserInput(session_id, f"{number}", delivery="queue"))
+        codes.append(answer.code if isinstance(answer, Rejected) else "accepted")
+
+    with trio.fail_after(100):
+        async with trio.open_nursery() as nursery:
+            for number in range(2 * SUBMISSIONS_WAITING_MAX):
+                nursery.start_soon(say, number)
+                await trio.sleep(0.01)
+            await world.must(Interrupt(session_id))
+    assert {*codes} == {"accepted", "overloaded"}
 
 
 async def test_compact_on_demand_shrinks_history(autojump_clock, narrow):
