@@ -133,7 +133,13 @@ HOOKS: Final = {
 }
 
 
-@pytest.mark.parametrize("place", ["scripts", "tools/hooks", "kept/hooks"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "kept/hooks",
+        *(pytest.param(one, marks=pytest.mark.nightly) for one in ("scripts", "tools/hooks")),
+    ],
+)
 @pytest.mark.parametrize("name", HOOKS)
 async def test_no_build_makes_or_replaces_a_directory_of_hooks(
     jail: Jail, name: str, place: str

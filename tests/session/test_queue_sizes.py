@@ -32,7 +32,7 @@ SIZES: dict[str, tuple[int, ...]] = {
 }
 
 
-@pytest.mark.parametrize("delivery", ["queue", "steer"])
+@pytest.mark.parametrize("delivery", ["queue", pytest.param("steer", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", SIZES)
 async def test_inputs_that_are_too_large_together_are_handed_back(
     autojump_clock, start, name, delivery

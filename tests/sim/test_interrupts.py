@@ -32,7 +32,7 @@ from tiller_protocol.events import TurnEnded
 from tiller_protocol.items import Notice
 from tiller_protocol.settings import Settings
 
-PLAYS = int(os.environ.get("TILLER_INTERRUPTS", "8"))
+PLAYS = int(os.environ.get("TILLER_INTERRUPTS", "4"))
 """How often a turn is ended in each state in each way."""
 
 LATE_S = 0.001

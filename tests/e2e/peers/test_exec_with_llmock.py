@@ -31,6 +31,9 @@ scripts = "plays"
 llmock gets only the requests of turns."""
 
 WIRES = ("openai_chat", "openai_responses", "anthropic_messages")
+WIRE_NOW = (WIRES[0], *(pytest.param(wire, marks=pytest.mark.nightly) for wire in WIRES[1:]))
+"""By day, one wire is enough here: each dialect has tests of its own for faults and limits."""
+
 RACES = {"malformed_chunk_ignored"}
 """Findings that a provider reports if it sent everything before it saw that the client had left."""
 
@@ -52,7 +55,7 @@ def home(new_home: Callable[..., Home], llmock: Llmock) -> Making:
     return make
 
 
-@pytest.mark.parametrize("api", WIRES)
+@pytest.mark.parametrize("api", WIRE_NOW)
 @pytest.mark.parametrize("fault", ["disconnect", "truncate", "malformed", "stall"])
 def test_a_stream_that_fails_is_asked_for_again_and_the_turn_completes(
     home: Making, llmock: Llmock, workspace: Path, api: str, fault: str
@@ -76,7 +79,7 @@ def test_a_stream_that_fails_is_asked_for_again_and_the_turn_completes(
     assert verdict["attempts"] == len(waits) + 1
 
 
-@pytest.mark.parametrize("api", WIRES)
+@pytest.mark.parametrize("api", WIRE_NOW)
 def test_a_limit_with_retry_after_is_waited_for(
     home: Making, llmock: Llmock, workspace: Path, api: str
 ) -> None:
@@ -89,7 +92,7 @@ def test_a_limit_with_retry_after_is_waited_for(
     assert (verdict["passed"], verdict["attempts"]) == (True, 2), verdict
 
 
-@pytest.mark.parametrize("api", WIRES)
+@pytest.mark.parametrize("api", WIRE_NOW)
 @pytest.mark.parametrize("fault", ["malformed_arguments", "unknown_tool"])
 def test_a_broken_call_is_told_to_the_model_and_the_turn_goes_on(
     home: Making, llmock: Llmock, workspace: Path, api: str, fault: str
