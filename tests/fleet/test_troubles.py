@@ -17,7 +17,7 @@ from nats.js import JetStreamContext
 from e2e.words import text
 from support.fleet import TIMEOUT_S, Broker, Host, fleet_of, repository, wait_until
 from tiller_client.fleet.broker import Broker as FleetBroker
-from tiller_client.fleet.names import EVENTS_STREAM
+from tiller_client.fleet.names import EVENTS_STREAM, INBOX_STREAM, inbox
 from tiller_client.fleet.settings import read_settings
 
 STATUS_USAGE = 2
@@ -83,11 +83,31 @@ def test_a_gateway_with_a_wrong_clock_does_tasks_and_gets_messages(
     model = host.daemon.script(text("Done."))
     (task,) = host.run("Go", origin, "--model", model, "--retry", "1")
     assert host.ended(task)["report"]["outcome"] == "completed"
-    session = host.tasks()[task]["session_id"]
+    session = left_for(host)
+    host.start_gateway(**wrong)
+    wait_until(lambda: len(host.daemon.requests(session)) == 2)
+
+
+def left_for(host: Host) -> str:
+    """Stop the gateway, and leave a message for a session, which is returned."""
+    assert not host.tiller("exec", "--model", host.daemon.script(text("Done.")), "Go").returncode
+    session = host.lines("ls")[0]["session_id"]
     host.stop_gateway()
     sent = host.tiller("fleet", "send", f"{session}@{host.name}", "More", "--wait", "60s")
     assert not sent.returncode, sent.stderr
-    host.start_gateway(**wrong)
+    return str(session)
+
+
+def test_a_message_that_a_killed_gateway_took_is_delivered_soon_again(host: Host) -> None:
+    session = left_for(host)
+
+    async def take(js: JetStreamContext) -> None:
+        durable = f"host_{host.name}"
+        reader = await js.pull_subscribe(inbox(host.name), durable=durable, stream=INBOX_STREAM)
+        assert await reader.fetch(1)
+
+    on_broker(host, take)
+    host.start_gateway()
     wait_until(lambda: len(host.daemon.requests(session)) == 2)
 
 

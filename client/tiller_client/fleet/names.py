@@ -30,9 +30,6 @@ SEQ_HEADER = "Tiller-Seq"
 OBJECT_HEADER = "Tiller-Object"
 """The message's content is in the object with this name."""
 
-EXPIRES_HEADER = "Tiller-Expires"
-"""When a submission in the inbox becomes void, in Unix seconds by the broker's clock."""
-
 LEASE_S = 30.0
 """How long a host counts as there after its last sign of life, by the broker's clock."""
 
