@@ -29,11 +29,9 @@ WAIT_HEADER = "Tiller-Wait"
 
 FETCH_S, RETRY_S = 30.0, 2.0
 
-SILENCE_S = 10.0
-"""Without a sign for so long, a submission is delivered again: its gateway may have been killed."""
-
-SIGN_S = 3.0
-"""How often a gateway says that it works on a submission."""
+ACK_S = 10.0
+"""When a submission without an acknowledgement is delivered to whoever asks for the next one. A
+gateway at work does not ask, so only that of a killed gateway comes again."""
 
 
 async def leave(broker: Broker, host: str, submission_id: str, frame: bytes, wait_s: float) -> None:
@@ -67,7 +65,7 @@ class Inbox:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        config = ConsumerConfig(ack_wait=SILENCE_S, max_ack_pending=1)
+        config = ConsumerConfig(ack_wait=ACK_S, max_ack_pending=1)
         while True:
             try:
                 reader = await self._broker.js.pull_subscribe(
@@ -99,11 +97,7 @@ class Inbox:
             text = f"the host {self._host} was away for longer than the message was to be kept"
             answer = encode_answer(Rejected(submission_id, "unavailable", text), "json")
         else:
-            signs = asyncio.create_task(_give_signs(message))
-            try:
-                answer = await self._answer(frame)
-            finally:
-                signs.cancel()
+            answer = await self._answer(frame)
         with suppress(Conflict):  # it was written, but the acknowledgement got lost
             await self._answers.write(submission_id, answer, 0)
         await message.ack()
@@ -114,11 +108,3 @@ class Inbox:
         if found is None:
             raise Unavailable("the lease is not there yet")
         return found.written_at + self._lease.since_renewal_s
-
-
-async def _give_signs(message: Msg) -> None:
-    """Keep the broker from delivering a message again, until cancelled."""
-    while True:
-        await asyncio.sleep(SIGN_S)
-        with suppress(Error):  # without a connection it may come again; it takes effect once
-            await message.in_progress()
