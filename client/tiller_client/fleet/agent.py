@@ -46,15 +46,10 @@ class Agent:
             description=f"tiller in {workspace} on {host}",
         )
 
-    async def run(self) -> None:
-        """Serve until cancelled."""
+    async def start(self) -> None:
+        """Be found, and take prompts, from now on."""
         self._service.on_prompt(self._prompt)
         await self._service.start()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            with suppress(Exception):
-                await self._service.stop()
 
     async def _prompt(self, envelope: Envelope, stream: PromptStream) -> None:
         """Run a turn; an exception becomes an error for the caller."""

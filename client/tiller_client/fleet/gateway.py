@@ -91,12 +91,14 @@ async def run_gateway(settings: Fleet, places: Places, say: Callable[[str], None
             worker=worker,
         )
         info = _info_of(settings, client)
+        await reception.start()
+        if settings.workspace:
+            await Agent(broker, host, client, Path(settings.workspace)).start()
+        # Who reads this may ask at once.
         say(f"{host} is in the fleet, with {settings.slots} slots")
         work = [one.run() for one in (publisher, dispatcher, reception, inbox)]
         work += [lease.keep(), broker.until_closed()]
         work += [_keep_info(tables.hosts, info, (lease, worker, publisher), say)]
-        if settings.workspace:
-            work += [Agent(broker, host, client, Path(settings.workspace)).run()]
         tasks = [asyncio.create_task(one) for one in work]
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         done.pop().result()

@@ -58,8 +58,8 @@ class Reception:
         self._has_live = asyncio.Event()
         self._limit = asyncio.Semaphore(SUBMISSIONS_MAX)
 
-    async def run(self) -> None:
-        """Answer and publish until cancelled; raises `Forbidden`."""
+    async def start(self) -> None:
+        """Answer requests from now on; raises `Forbidden`."""
         look, drive = names.look(self._host), names.drive(self._host)
         self._publications.subscribe(self._publish, self._tell_gap)
         self._broker.missed.append(self._tell_gap)
@@ -68,6 +68,9 @@ class Reception:
         await self._broker.nc.flush()
         self._broker.check_permitted(look, drive)
         self._tell_gap()
+
+    async def run(self) -> None:
+        """Publish until cancelled, once started."""
         try:
             while True:
                 await self._send_live()
