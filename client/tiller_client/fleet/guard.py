@@ -69,12 +69,6 @@ class Guard:
         """Guard a session, until `forget`."""
         self._sessions[submission_id] = session_id
         self._write()
-        if self._process is None or self._process.poll() is not None:
-            command = [sys.executable, "-m", "tiller_client.fleet.guard", str(self._directory)]
-            # Of its own session, so that no signal to the gateway's group reaches it.
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, start_new_session=True
-            )
 
     def forget(self, submission_id: str) -> None:
         """Guard a session no longer."""
@@ -85,6 +79,12 @@ class Guard:
         new = self._directory / f"{FILE}.new"
         new.write_bytes(msgspec.json.encode(Guarded(self._holds_until, self._sessions)))
         new.replace(self._directory / FILE)
+        if self._sessions and (self._process is None or self._process.poll() is not None):
+            command = [sys.executable, "-m", "tiller_client.fleet.guard", str(self._directory)]
+            # Of its own session, so that no signal to the gateway's group reaches it.
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, start_new_session=True
+            )
 
 
 def main() -> int:
