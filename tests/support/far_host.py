@@ -68,8 +68,8 @@ class FarHost:
             with suppress(Conflict):
                 await Bucket(connected, names.HOSTS).write(self.name, encode(info), 0)
             reception = Reception(connected, self.name, client, publications)
+            await reception.start()
             self._task = asyncio.create_task(reception.run())
-            await connected.nc.flush()
             self._is_up.set()
             try:
                 await self._task
