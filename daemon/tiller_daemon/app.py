@@ -148,7 +148,8 @@ async def serve(
         notifier = Notifier(live.rules, live.targets.make, opened, live.secret_values)
         awake = Awake(live.keeps_awake, home(), live.own_variables)
         publish = publish_to(transport.publish, search.note, notifier.note, awake.note)
-        services = _services(options, opened, publish, live, hooks)
+        editors = EditorFiles(servers.loans, transport.publish, _id_maker())
+        services = _services(options, opened, publish, live, hooks, editors)
         async with trio.open_nursery() as server_nursery:
             await server_nursery.start(accounts.run)
             await server_nursery.start(servers.run)
@@ -215,6 +216,7 @@ def _services(
     publish: Publish,
     live: LiveParts,
     hooks: HookRunner,
+    editors: EditorFiles,
 ) -> Services:
     spill = options.places.state / SPILL_FOLDER
     built_in, proxies = {tool.name: tool for tool in BUILT_IN}, proxies_of(os.environ)
@@ -253,7 +255,7 @@ def _services(
             servers=servers,
             language_servers=live.languages,
             hooks=hooks,
-            editors=EditorFiles(servers.loans, publish, _id_maker()),
+            editors=editors,
         ),
         commands=CommandSettings(live.variables, live.secret_values, live.sandboxes, proxies),
         files=SessionFiles(

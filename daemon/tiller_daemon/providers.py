@@ -22,7 +22,7 @@ from tiller_daemon.models.catalog.facts import Facts, ModelRef
 from tiller_daemon.models.catalog.listing import Listing
 from tiller_daemon.models.catalog.local_servers import list_local_servers
 from tiller_daemon.models.http.reading_pace import ReadingPace
-from tiller_daemon.models.images import AcceptedInput, LimitedModel
+from tiller_daemon.models.images import LimitedModel
 from tiller_daemon.models.provider import DEFAULT_PROVIDERS, ActiveProvider, DefaultProvider
 from tiller_daemon.models.recording import RecordingModel
 from tiller_daemon.models.redacted import RedactedModel
@@ -178,7 +178,7 @@ class Providers:
         if self._configuration.record:
             client = RecordingModel(client, Path(self._configuration.record))
         known = self._facts(provider, provider_model)
-        accepts = _accepted_input(provider, model)
+        accepts = provider.accepted_input(model)
 
         def cost(usage: Usage) -> float | None:
             # A price that was unknown when the turn began may be known when a step ends.
@@ -386,10 +386,3 @@ class Providers:
             f"There is no model {name!r}. A model's name has the form provider/model. The providers"
             f" in {self._config} are: {there_are}.{did_you_mean(name, known)}"
         )
-
-
-def _accepted_input(provider: ActiveProvider, model: Model) -> AcceptedInput:
-    """Return which input a model takes; few servers that speak `openai_chat` take documents."""
-    documents = model.images and provider.provider.api != "openai_chat"
-    documents = documents if model.documents is None else model.documents
-    return AcceptedInput(model.images, documents, provider.tools_max)

@@ -75,7 +75,7 @@ from tiller_protocol.codec import (
 from tiller_protocol.events import LIFECYCLE_TOPIC, AnyBody, Event, StatusChanged, TurnEnded
 from tiller_protocol.ids import ULID_RANDOM_BYTES, Ulids
 from tiller_protocol.items import Effect
-from tiller_protocol.lending import LENDER_TOPICS, FileWanted
+from tiller_protocol.lending import FileWanted
 from tiller_protocol.ops import Accounts, AnyOp, SessionCreate, Submission, UserInput
 from tiller_protocol.settings import Settings
 
@@ -344,7 +344,7 @@ class World:
                 servers=servers,
                 language_servers=LanguageServers((), {}, Path("/")),
                 hooks=HookRunner(lambda call_id: {}),
-                editors=EditorFiles(servers.loans, self._publish, self.new_id),
+                editors=EditorFiles(servers.loans, self._ask_lender, self.new_id),
             ),
             commands=CommandSettings(
                 variables=lambda call_id: {},
@@ -498,11 +498,13 @@ class World:
                 self._die()
         await trio.lowlevel.checkpoint()
 
+    def _ask_lender(self, topic: str, body: bytes) -> None:
+        self.on_file_wanted(decode_file_wanted(body))
+        self.transport.publish(topic, body)
+
     def _publish(self, topic: str, body: bytes) -> None:
         self.search.note(topic)
-        if topic.startswith(LENDER_TOPICS):
-            self.on_file_wanted(decode_file_wanted(body))
-        elif topic != LIFECYCLE_TOPIC:
+        if topic != LIFECYCLE_TOPIC:
             event = decode_event(body)
             self.published.setdefault(topic, []).append(event)
             self.in_order.append(event)

@@ -63,7 +63,7 @@ async def run_hook(
     variables: Mapping[str, str],
     sandbox: CommandSandbox | None = None,
 ) -> HookOutput:
-    """Run a hook, in the sandbox `confined` if given; raises `HookProblem`.
+    """Run a hook, in the `sandbox` if given; raises `HookProblem`.
 
     Cancellation ends all processes of the hook.
     """

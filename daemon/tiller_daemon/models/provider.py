@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
-from tiller_daemon.config import Api, Provider
+from tiller_daemon.config import Api, Model, Provider
 from tiller_daemon.models.accounts.accounts import AccountKey, LoginAccounts
 from tiller_daemon.models.base import ModelClient
 from tiller_daemon.models.catalog.listing import Listing, fetch_listing
@@ -23,6 +23,7 @@ from tiller_daemon.models.dialects.openai_responses.adapter import OpenAIRespons
 from tiller_daemon.models.http.client import HttpClient
 from tiller_daemon.models.http.reading_pace import ReadingPace
 from tiller_daemon.models.http.request_head import BEARER
+from tiller_daemon.models.images import AcceptedInput
 from tiller_daemon.models.keys import EnvironmentKey, Key, NoKey, find_key
 from tiller_daemon.models.scripted import ScriptedModel
 from tiller_protocol.catalog import RateLimit
@@ -43,6 +44,9 @@ class Dialect(Struct, frozen=True):
     variants: tuple[str, ...]
     """The variants that the adapter supports, the smallest effort first."""
 
+    documents: bool
+    """Whether a model that takes images usually takes documents (PDF), too."""
+
     key_header: str = BEARER
     """The request header for the key."""
 
@@ -61,6 +65,7 @@ DIALECTS: dict[Api, Dialect] = {
         OPENAI,
         "OPENAI_API_KEY",
         openai_chat_request.EFFORTS,
+        documents=False,
         tools_max=OPENAI_TOOLS_MAX,
     ),
     "openai_responses": Dialect(
@@ -68,6 +73,7 @@ DIALECTS: dict[Api, Dialect] = {
         OPENAI,
         "OPENAI_API_KEY",
         openai_responses_request.EFFORTS,
+        documents=True,
         tools_max=OPENAI_TOOLS_MAX,
     ),
     "anthropic_messages": Dialect(
@@ -75,7 +81,8 @@ DIALECTS: dict[Api, Dialect] = {
         "https://api.anthropic.com/v1",
         "ANTHROPIC_API_KEY",
         (thinking.NO_THINKING, *thinking.EFFORTS),
-        "x-api-key",
+        documents=True,
+        key_header="x-api-key",
     ),
 }
 
@@ -189,10 +196,12 @@ class ActiveProvider:
         """
         return self._dialect.variants if self._dialect else ()
 
-    @property
-    def tools_max(self) -> int | None:
-        """How many tools a request may have; None for no limit."""
-        return self._dialect.tools_max if self._dialect else None
+    def accepted_input(self, model: Model) -> AcceptedInput:
+        """Return which input a model takes."""
+        dialect = self._dialect
+        documents = model.images and (dialect is None or dialect.documents)
+        documents = documents if model.documents is None else model.documents
+        return AcceptedInput(model.images, documents, dialect.tools_max if dialect else None)
 
     @property
     def missing_key(self) -> str:

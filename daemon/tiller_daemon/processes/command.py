@@ -122,8 +122,8 @@ async def run_command(
 
     Standard input is empty, or `command_input`. `receive` gets standard output and error together,
     in pieces; no more is read until it returns. If there are `secrets`, even an empty list, the
-    output is for a model, so they and the passwords in URLs are removed. With `confined`, the
-    command runs in that sandbox.
+    output is for a model, so they and the passwords in URLs are removed. With a
+    `sandbox`, the command runs in it.
 
     Returns at most `LEFTOVER_WAIT_S` + `LEFTOVER_GRACE_S` after the exit, even if a child keeps the
     output open. After `timeout_s` all processes are ended. Cancellation ends them too, within

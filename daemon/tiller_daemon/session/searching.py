@@ -31,7 +31,6 @@ from tiller_protocol.codec import decode_event
 from tiller_protocol.errors import BadMessage
 from tiller_protocol.events import LIFECYCLE_TOPIC, Event, ItemCompleted
 from tiller_protocol.items import AssistantMessage, Patch, UserMessage
-from tiller_protocol.lending import LENDER_TOPICS
 from tiller_protocol.sessions import (
     FoundSession,
     InputHistory,
@@ -107,7 +106,7 @@ class SearchableSessions:
 
     def note(self, topic: str, _event: bytes = b"") -> None:
         """Note that a session has an event or was deleted; `topic` is the event's topic."""
-        if topic != LIFECYCLE_TOPIC and not topic.startswith(LENDER_TOPICS):
+        if topic != LIFECYCLE_TOPIC:
             # Sessions are taken from the end, so that new events are indexed first.
             self._stale.pop(topic, None)
             self._stale[topic] = None

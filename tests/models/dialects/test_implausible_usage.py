@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from support.each import each
-from support.streams import STREAMS, WHOLE, decode
+from support.streams import STREAMS, WHOLE, decode, wire_of
 from tiller_protocol.items import Usage
 
 COUNT = re.compile(rb'("\w+_tokens": ?)[1-9]\d*')
@@ -58,4 +58,4 @@ def test_usage_of_any_type_costs_no_answer(usage: bytes) -> None:
 
 
 def test_streams_of_every_dialect_have_counts() -> None:
-    assert {name.partition("-")[0] for name in COUNTED} == {"chat", "messages", "responses"}
+    assert set(map(wire_of, COUNTED)) == set(map(wire_of, STREAMS))

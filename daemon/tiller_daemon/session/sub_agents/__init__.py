@@ -22,7 +22,7 @@ so the owner's turn can't end first.
 `task` calls run concurrently (`turn/dispatch.py`) if they declare scopes that do not overlap
 (`tools/write_scope.py`). The scope is part of the sub-agent's context (`Permissions.scope`), and
 nested sub-agents inherit it. `write_limits.py` refuses calls that write outside the scope, whatever
-the rules say. For commands, the sandbox makes only the scope writable (`Sandboxes.confined`).
+the rules say. For commands, the sandbox makes only the scope writable (`Sandboxes.make`).
 Snapshots contain the whole workspace, including the changes of concurrent sub-agents. Therefore a
 patch names the paths that it covers (`within`) and those that it leaves out (`without`).
 
