@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 import trio
@@ -143,11 +144,13 @@ async def serve(
         live = LiveParts(options, opened, providers, servers, languages)
         hooks = HookRunner(live.variables)
         index = SearchIndex(options.places.state / SEARCH_FILE, opened.log_id)
-        search = SearchableSessions(opened, index)
         stack.callback(index.close)
-        notifier = Notifier(live.rules, live.targets.make, opened, live.secret_values)
-        awake = Awake(live.keeps_awake, home(), live.own_variables)
-        publish = publish_to(transport.publish, search.note, notifier.note, awake.note)
+        observers = _Observers(
+            SearchableSessions(opened, index),
+            Notifier(live.rules, live.targets.make, opened, live.secret_values),
+            Awake(live.keeps_awake, home(), live.own_variables),
+        )
+        publish = publish_to(transport.publish, *(one.note for one in observers))
         editors = EditorFiles(servers.loans, transport.publish, _id_maker())
         services = _services(options, opened, publish, live, hooks, editors)
         async with trio.open_nursery() as server_nursery:
@@ -156,13 +159,24 @@ async def serve(
             await server_nursery.start(languages.run)
             await server_nursery.start(hooks.run)
             server_nursery.start_soon(live.refresh_on_signal)
-            supervisor = Supervisor(services, search)
-            server_nursery.start_soon(search.run)
-            server_nursery.start_soon(notifier.run, supervisor.presence.quiet_s)
-            server_nursery.start_soon(awake.run, lambda: supervisor.turns_running > 0)
+            supervisor = Supervisor(services, observers.search)
+            observers.start(server_nursery, supervisor)
             await _serve_sessions(services, supervisor, held, transport, live, task_status)
             server_nursery.cancel_scope.cancel()
     log.info("stopped")
+
+
+class _Observers(NamedTuple):
+    """What gets all events besides the transport: `note` takes one, and neither waits nor fails."""
+
+    search: SearchableSessions
+    notifier: Notifier
+    awake: Awake
+
+    def start(self, nursery: trio.Nursery, supervisor: Supervisor) -> None:
+        nursery.start_soon(self.search.run)
+        nursery.start_soon(self.notifier.run, supervisor.presence.quiet_s)
+        nursery.start_soon(self.awake.run, lambda: supervisor.turns_running > 0)
 
 
 async def _restore_files(journals: Path) -> None:

@@ -1,5 +1,6 @@
 """Tasks of a fleet: a real broker, real daemons and gateways, and the command line."""
 
+import os
 import signal
 from collections.abc import Generator
 from pathlib import Path
@@ -7,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from e2e.words import bash, calls, text
+from support.daemon import guards
 from support.far_homes import end_link
 from support.fleet import Host, fleet_of, git, repository, wait_until
 from tiller_client.connecting.runtime import daemon_pid
+from tiller_client.fleet.gateway import gateway_directory
 from tiller_daemon.models.scripted import ScriptStep
 
 LATE_S = 90.0
@@ -150,6 +153,23 @@ def test_a_gateway_that_was_killed_goes_on_with_its_tasks(host: Host, origin: Pa
     host.start_gateway()
     ended = host.ended(task)
     assert (ended["state"], ended.get("attempt", 1), ended["report"]["commits"]) == ("done", 1, 1)
+
+
+def test_a_guard_that_was_killed_is_started_again_while_a_task_runs(
+    host: Host, origin: Path
+) -> None:
+    go_on = origin.parent / "go-on"
+    wait = bash(f"while [ ! -e {go_on} ]; do sleep 0.05; done; {COMMIT}")
+    model = playing(host, calls(wait), text("Done."))
+    (task,) = host.run("Wait", origin, "--model", model, "--retry", "1")
+    host.session_of(task)
+    command = f"tiller_client.fleet.guard\0{gateway_directory(host.daemon.places)}"
+    wait_until(lambda: guards(command))
+    (first,) = guards(command)
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: guards(command) - {first})  # with the next renewal of the lease
+    go_on.touch()
+    assert host.ended(task)["state"] == "done"
 
 
 def test_a_turn_that_its_daemon_has_cut_off_is_continued(host: Host, origin: Path) -> None:

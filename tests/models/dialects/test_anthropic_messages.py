@@ -252,7 +252,7 @@ async def test_cancelling_closes_the_connection_at_once(nursery: trio.Nursery) -
 
 async def test_retry_carries_a_turn_over_a_bad_server(mock_clock: MockClock) -> None:
     """B46, B47."""
-    mock_clock.rate = 1_000
+    mock_clock.rate = 100  # Faster ones reach the limits of a busy machine.
     plan = [
         status(429, refusal("rate_limit_error", "slow down"), retry_after="7"),
         events(*GOOD[:3], frame("error", error={"type": "overloaded_error", "message": "x"})),

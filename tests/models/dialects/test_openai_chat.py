@@ -223,7 +223,7 @@ async def test_a_server_that_says_nothing_behind_the_finish_reason_is_not_waited
     mock_clock: MockClock,
 ) -> None:
     """It sends no usage, no `[DONE]`, and no end; the limit of silence is minutes."""
-    mock_clock.rate = 100
+    mock_clock.rate = 20
     async with serving(hanging(*GOOD[:3])) as server, opened(server.base_url) as client:
         began = trio.current_time()
         assert await collect(client) == WHOLE
