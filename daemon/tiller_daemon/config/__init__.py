@@ -23,7 +23,8 @@ the first item that has changed, so nothing has to invalidate the cache.
 
 On SIGHUP and before most ops, the daemon checks whether `config.toml` or a file named in it has
 changed (`config/live.py`). If so, `live_parts.py` replaces the providers and servers whose
-configuration has changed, and keeps the rest. A running turn keeps the clients and tools of its frozen context.
+configuration has changed, and keeps the rest. A running turn keeps the clients and tools of its
+frozen context.
 
 If a changed file is invalid, the old configuration stays in use. If an op is then rejected because
 it names an unknown model or agent, the error also describes the mistake in the file
