@@ -433,7 +433,7 @@ async def test_cancelling_closes_the_connection_at_once(nursery: trio.Nursery) -
             nursery.start_soon(cancel_in_mid_stream)
             await collect(client, seen)
         assert scope.cancelled_caught
-        with trio.fail_after(1):
+        with trio.fail_after(10):
             await server.client_closed.wait()
 
 
@@ -441,7 +441,7 @@ async def test_leaving_early_closes_the_connection_too() -> None:
     async with serving(hanging(*GOOD[:2])) as server, opened(server.base_url) as client:
         async with aclosing(client.stream(REQUEST)) as stream:
             assert isinstance(await anext(stream), TextDelta)
-        with trio.fail_after(1):
+        with trio.fail_after(10):
             await server.client_closed.wait()
 
 
