@@ -70,7 +70,11 @@ def test_only_the_letter_of_an_answer_and_enter_right_after_it_answer(keys: list
         before = key
 
 
-@given(first=st.sampled_from("yahnr"), second=st.sampled_from("yahnr") | st.characters())
+@given(
+    first=st.sampled_from("yahnr"),
+    # A blank after `r` begins the reason.
+    second=st.sampled_from("yahnr") | st.characters(exclude_characters=" "),
+)
 def test_a_text_that_begins_with_a_letter_of_an_answer_stays_whole(first: str, second: str) -> None:
     asking = Asking()
     asking.show(request())
