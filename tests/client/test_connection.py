@@ -98,6 +98,27 @@ def test_a_daemon_that_is_replaced_again_and_again_while_it_is_greeted_is_found(
             assert connection.submit(DaemonStatus())
 
 
+def test_a_daemon_that_is_replaced_is_found_however_long_it_took_to_reach_it(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "GREETING_DEADLINE_S", -1.0)
+    with FakeDaemon(places.runtime) as daemon:
+        daemon.replacements = 2
+        with DaemonConnection(places, "test", may_start=False) as connection:
+            daemon.replacements = 2
+            assert connection.submit(DaemonStatus())
+
+
+def test_a_token_that_stays_wrong_is_an_error(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "GREETING_DEADLINE_S", 0.1)
+    with FakeDaemon(places.runtime) as daemon:
+        daemon.token = "another"
+        with pytest.raises(RejectedError, match="The token is wrong"):
+            DaemonConnection(places, "test", may_start=False)
+
+
 @pytest.mark.promise("G3")
 def test_a_restarted_daemon_gets_the_same_submission_with_its_own_token(places: Places) -> None:
     with FakeDaemon(places.runtime, token="old"):

@@ -31,7 +31,7 @@ ALIVE_DEADLINE_S = 5.0
 """Longest wait for a sign of life from a daemon that has not answered an op in time."""
 
 GREETING_DEADLINE_S = 5.0
-"""How long to retry with the current token while one daemon replaces another."""
+"""How long to retry with the same token while one daemon replaces another."""
 
 _Kind = TypeVar("_Kind", bound=AnyResult)
 
@@ -149,9 +149,8 @@ class DaemonConnection:
         still take effect.
         """
         submission_id = submission_id or self._new_id()
-        deadline = time.monotonic() + ANSWER_DEADLINE_S
         answer = self._exchange(op, submission_id, client)
-        while _is_for_another_daemon(answer) and time.monotonic() < deadline:
+        while _is_for_another_daemon(answer):  # it was replaced once more
             self._handshake()
             answer = self._exchange(op, submission_id, client)
         if isinstance(answer, Rejected):
@@ -161,14 +160,20 @@ class DaemonConnection:
     def _handshake(self) -> None:
         """Read the token of the running daemon and say hello.
 
-        Between these two steps, the daemon may be replaced by another one, even several times.
+        Between these two steps, the daemon may be replaced by another one, even several times. As
+        each has another token, only a token that is refused again is wrong: how long it took to
+        reach a daemon on another machine says nothing.
         """
         deadline = time.monotonic() + GREETING_DEADLINE_S
+        refused = ""
         while True:
             self._token = self._read_token()
             answer = self._exchange(Hello(PROTOCOL_VERSION, self._name), self._new_id())
-            if not _is_for_another_daemon(answer) or time.monotonic() > deadline:
+            if not _is_for_another_daemon(answer):
                 break
+            if self._token == refused and time.monotonic() > deadline:
+                break
+            refused = self._token
             time.sleep(POLL_S)
         match answer:
             case Rejected(code="unsupported_protocol"):
