@@ -30,8 +30,8 @@ RECHECK_S: Final = 5.0
 """How often to look whether somebody still looks, while there is something to tell."""
 
 SETTLED_S: Final = 2.0
-"""How long a request is open before it is told: `tiller exec` in a script withdraws at once what nobody
-can answer there."""
+"""How long a request is open before it is told: `tiller exec` in a script withdraws at once what
+nobody can answer there."""
 
 
 class _Rule:
