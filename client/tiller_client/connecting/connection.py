@@ -30,9 +30,6 @@ ANSWER_DEADLINE_S = 30.0
 ALIVE_DEADLINE_S = 5.0
 """Longest wait for a sign of life from a daemon that has not answered an op in time."""
 
-GREETING_DEADLINE_S = 5.0
-"""How long to retry with the same token while one daemon replaces another."""
-
 _Kind = TypeVar("_Kind", bound=AnyResult)
 
 
@@ -161,20 +158,15 @@ class DaemonConnection:
         """Read the token of the running daemon and say hello.
 
         Between these two steps, the daemon may be replaced by another one, even several times. As
-        each has another token, only a token that is refused again is wrong: how long it took to
-        reach a daemon on another machine says nothing.
+        each writes its own token before it listens, only a token that is refused twice is wrong.
         """
-        deadline = time.monotonic() + GREETING_DEADLINE_S
         refused = ""
         while True:
             self._token = self._read_token()
             answer = self._exchange(Hello(PROTOCOL_VERSION, self._name), self._new_id())
-            if not _is_for_another_daemon(answer):
-                break
-            if self._token == refused and time.monotonic() > deadline:
+            if not _is_for_another_daemon(answer) or self._token == refused:
                 break
             refused = self._token
-            time.sleep(POLL_S)
         match answer:
             case Rejected(code="unsupported_protocol"):
                 raise RejectedError(
